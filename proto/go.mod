@@ -1,0 +1,3 @@
+module ankusa.dev/proto
+
+go 1.26.0
