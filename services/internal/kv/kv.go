@@ -8,44 +8,12 @@ package kv
 import (
 	"context"
 	"time"
+
+	"ankusa.dev/services/internal/hook"
 )
 
-// Timestamp is a point of the store's own clock: milliseconds since the Unix epoch in the upper 46 bits, a logical
-// counter in the lower 18. Timestamps of one store are handed out strictly increasing.
-type Timestamp uint64
-
-const logicalBits = 18
-
-// At is the first timestamp of the millisecond that t falls into.
-func At(t time.Time) Timestamp { return FromMillis(t.UnixMilli()) }
-
-// FromMillis is the first timestamp of a millisecond since the Unix epoch; negative milliseconds give zero.
-func FromMillis(ms int64) Timestamp {
-	if ms < 0 {
-		return 0
-	}
-	return Timestamp(uint64(ms) << logicalBits)
-}
-
-// Millis is the millisecond since the Unix epoch that the timestamp falls into.
-func (t Timestamp) Millis() int64 { return int64(t >> logicalBits) }
-
-// Time is the wall-clock reading of the timestamp, in UTC and whole milliseconds.
-func (t Timestamp) Time() time.Time { return time.UnixMilli(t.Millis()).UTC() }
-
-// Add moves the timestamp by whole milliseconds of d, keeping its logical part; it never goes below zero.
-func (t Timestamp) Add(d time.Duration) Timestamp {
-	ms := t.Millis() + d.Milliseconds()
-	if ms < 0 {
-		return 0
-	}
-	return Timestamp(uint64(ms)<<logicalBits | uint64(t)&(1<<logicalBits-1))
-}
-
-// Sub is the distance between two timestamps in whole milliseconds.
-func (t Timestamp) Sub(o Timestamp) time.Duration {
-	return time.Duration(t.Millis()-o.Millis()) * time.Millisecond
-}
+// Timestamp is a point of the store's clock. Timestamps of one store are handed out strictly increasing.
+type Timestamp = hook.Timestamp
 
 // Pair is one key and its value. The caller owns both slices.
 type Pair struct{ Key, Value []byte }
