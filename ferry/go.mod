@@ -1,0 +1,3 @@
+module ankusa.dev/ferry
+
+go 1.26.0
