@@ -1,0 +1,160 @@
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
+)
+
+const (
+	maxRunnerName   = 255
+	maxSinkTypes    = 32
+	maxSlots        = 65536
+	maxBatchingRows = 1 << 20
+	// MaxHeld bounds the leases and the outcomes of a hello, each.
+	MaxHeld = 65536
+)
+
+// RunID is the identity of one run of a runner or a writer: random, new at each start of a process.
+type RunID [16]byte
+
+// Credit is what a runner can hold at once, leases that run already included.
+type Credit struct {
+	Slots, BatchingRows uint32
+	BatchingBytes       uint64
+}
+
+// Hello opens a runner's stream.
+type Hello struct {
+	Runner RunID
+	// Name for people.
+	Name      string
+	SinkTypes []string
+	Credit    Credit
+	// Running leases of earlier streams, and outcomes that no leader acknowledged.
+	Running        []Running
+	Unacknowledged []Report
+	HighestEpoch   uint64
+}
+
+// Running is a lease that a runner still works on.
+type Running struct {
+	Lease  Lease
+	Row    hook.Row
+	Number uint32
+	// Left until the attempt is cut off.
+	Left        time.Duration
+	Incarnation uint64
+	Size        uint64
+}
+
+// Proto is the message for a hello.
+func (h *Hello) Proto() *dispatchv1.Hello {
+	running := make([]*dispatchv1.RunningLease, len(h.Running))
+	for i := range h.Running {
+		r := &h.Running[i]
+		running[i] = &dispatchv1.RunningLease{
+			Epoch: r.Lease.Epoch, LeaseId: r.Lease.ID, Row: RowProto(&r.Row), Attempt: r.Number,
+			Left: durationpb.New(r.Left), Incarnation: r.Incarnation, Size: r.Size,
+		}
+	}
+	return &dispatchv1.Hello{
+		RunnerId: h.Runner[:], Name: h.Name, SinkTypes: h.SinkTypes, Credit: h.Credit.Proto(),
+		Running: running, Unacknowledged: ReportsProto(h.Unacknowledged), HighestEpoch: h.HighestEpoch,
+	}
+}
+
+// ReadHello reads a runner's hello.
+func ReadHello(p *dispatchv1.Hello) (h Hello, err error) {
+	if h.Runner, err = readRunID("runner_id", p.GetRunnerId()); err != nil {
+		return Hello{}, err
+	}
+	if h.SinkTypes, err = readTypes(p.GetSinkTypes()); err != nil {
+		return Hello{}, err
+	}
+	if p.GetCredit() == nil {
+		return Hello{}, malformed("credit")
+	}
+	if h.Credit, err = ReadCredit(p.GetCredit()); err != nil {
+		return Hello{}, err
+	}
+	switch {
+	case len(p.GetName()) > maxRunnerName || strings.ContainsFunc(p.GetName(), isControl):
+		return Hello{}, malformed("name")
+	case len(p.GetRunning()) > MaxHeld:
+		return Hello{}, malformed("running")
+	case len(p.GetUnacknowledged()) > MaxHeld:
+		return Hello{}, malformed("unacknowledged")
+	}
+	if h.Running, err = readRunning(p.GetRunning()); err != nil {
+		return Hello{}, err
+	}
+	if h.Unacknowledged, err = ReadReports(p.GetUnacknowledged()); err != nil {
+		return Hello{}, err
+	}
+	h.Name, h.HighestEpoch = p.GetName(), p.GetHighestEpoch()
+	return h, nil
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func readRunID(field string, b []byte) (id RunID, err error) {
+	if len(b) != len(id) {
+		return id, malformed(field)
+	}
+	return RunID(b), nil
+}
+
+func readTypes(types []string) ([]string, error) {
+	if len(types) == 0 || len(types) > maxSinkTypes {
+		return nil, malformed("sink_types")
+	}
+	for _, t := range types {
+		if !isType(t) {
+			return nil, malformed("sink_types")
+		}
+	}
+	return types, nil
+}
+
+func readRunning(list []*dispatchv1.RunningLease) ([]Running, error) {
+	running := make([]Running, len(list))
+	for i, p := range list {
+		row, err := ReadRow(p.GetRow())
+		if err != nil {
+			return nil, at("running", i, err)
+		}
+		left, err := readDuration("left", p.GetLeft(), maxSpan)
+		if err != nil {
+			return nil, at("running", i, err)
+		}
+		if p.GetAttempt() == 0 {
+			return nil, at("running", i, malformed("attempt"))
+		}
+		running[i] = Running{
+			Lease: Lease{p.GetEpoch(), p.GetLeaseId()}, Row: row, Number: p.GetAttempt(), Left: left,
+			Incarnation: p.GetIncarnation(), Size: p.GetSize(),
+		}
+	}
+	return running, nil
+}
+
+// Proto is the message for a credit.
+func (c Credit) Proto() *dispatchv1.Credit {
+	return &dispatchv1.Credit{Slots: c.Slots, BatchingRows: c.BatchingRows, BatchingBytes: c.BatchingBytes}
+}
+
+// ReadCredit reads a credit.
+func ReadCredit(p *dispatchv1.Credit) (Credit, error) {
+	switch {
+	case p.GetSlots() > maxSlots:
+		return Credit{}, malformed("slots")
+	case p.GetBatchingRows() > maxBatchingRows:
+		return Credit{}, malformed("batching_rows")
+	}
+	return Credit{p.GetSlots(), p.GetBatchingRows(), p.GetBatchingBytes()}, nil
+}
