@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DefaultPath is where a process looks for its file.
+const DefaultPath = "/etc/ankusa/ankusa.yml"
+
+// ExitCode of a process whose configuration is bad.
+const ExitCode = 78
+
+// maxFile bounds the file's size in bytes.
+const maxFile = 16 << 20
+
+// Path of the file: the flag's, or ANKUSA_CONFIG's, or DefaultPath.
+func Path(flag string, env Environment) string {
+	if flag != "" {
+		return flag
+	}
+	if path, _ := env.lookup("ANKUSA_CONFIG"); path != "" {
+		return path
+	}
+	return DefaultPath
+}
+
+// Load reads the file at path and lays the environment's overrides over it. The result is valid for the role: what a
+// process of it needs is there. Any failure is an *Error that holds every fault.
+func Load(path string, role Role, env Environment) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+	}
+	return Parse(path, text, role, env)
+}
+
+// Parse is Load for the text of a file. The path is for the faults only.
+func Parse(path string, text []byte, role Role, env Environment) (Config, error) {
+	if len(text) > maxFile {
+		return Config{}, &Error{Path: path, Faults: []Fault{{Problem: fmt.Sprintf("the file must be at most %d bytes, got %d", maxFile, len(text))}}}
+	}
+	root, found := parse(text)
+	if root == nil {
+		return Config{}, &Error{Path: path, Faults: found}
+	}
+	d := decoder{faults{found}}
+	interpolate(root, "", env, &d.faults)
+	c := Default()
+	d.group(root, reflect.ValueOf(&c).Elem(), "")
+	overridden := d.override(&c, env)
+	refuseVariables(env, &d.faults)
+	d.judge(c, role, root, overridden)
+	if len(d.list) > 0 {
+		slices.SortStableFunc(d.list, func(a, b Fault) int { return a.Line - b.Line })
+		return Config{}, &Error{Path: path, Faults: d.list}
+	}
+	return c, nil
+}
+
+// override sets the fields that a variable names, and returns the keys that it set with the variable's name.
+func (d *decoder) override(c *Config, env Environment) map[string]string {
+	set := map[string]string{}
+	for _, f := range fields(reflect.ValueOf(c).Elem(), "") {
+		for _, name := range f.variables {
+			value, _ := env.lookup(name)
+			if value == "" {
+				continue
+			}
+			n := &node{kind: kindText, text: value, written: value, variable: true}
+			before := len(d.list)
+			d.value(n, f.value, f.path)
+			for i := before; i < len(d.list); i++ {
+				d.list[i].Problem += " from " + name
+			}
+			set[f.path] = name
+			break
+		}
+	}
+	return set
+}
+
+// judge adds what validation finds, but nothing about a key that is already at fault, with the line of the key.
+func (d *decoder) judge(c Config, role Role, root *node, overridden map[string]string) {
+	blamed := map[string]bool{}
+	for _, f := range d.list {
+		blamed[f.Key] = true
+	}
+	for _, f := range append(c.faults(), c.roleFaults(role)...) {
+		if blamed[f.Key] {
+			continue
+		}
+		if name, ok := overridden[f.Key]; ok {
+			f.Problem += " from " + name
+		} else if f.Line == 0 {
+			f.Line = lineOf(root, f.Key)
+		}
+		d.list = append(d.list, f)
+	}
+}
+
+// lineOf a key, or of the closest group around it that the file has; 0 for none.
+func lineOf(n *node, path string) int {
+	line := 0
+	for path != "" {
+		var next *node
+		for _, e := range n.entries {
+			if rest, ok := strings.CutPrefix(path, e.key); ok && (rest == "" || rest[0] == '.') {
+				next, line, path = e.value, e.line, strings.TrimPrefix(rest, ".")
+				break
+			}
+		}
+		if next == nil {
+			next, line, path = lineOfItem(n, path, line)
+		}
+		if next == nil {
+			return line
+		}
+		n = next
+	}
+	return line
+}
+
+func lineOfItem(n *node, path string, line int) (*node, int, string) {
+	head, rest, _ := strings.Cut(path, ".")
+	i, err := strconv.Atoi(head)
+	if err != nil || i < 0 || i >= len(n.items) {
+		return nil, line, path
+	}
+	return n.items[i], n.items[i].line, rest
+}
+
+// field is one leaf of the configuration.
+type field struct {
+	path      string
+	value     reflect.Value
+	variables []string
+}
+
+// fields lists the leaves of a group in the order of their declaration.
+func fields(v reflect.Value, path string) []field {
+	var out []field
+	for f, value := range v.Fields() {
+		at := join(path, f.Tag.Get("key"))
+		if value.Kind() == reflect.Struct {
+			out = append(out, fields(value, at)...)
+			continue
+		}
+		leaf := field{path: at, value: value}
+		if names := f.Tag.Get("env"); names != "" {
+			leaf.variables = strings.Split(names, ",")
+		}
+		out = append(out, leaf)
+	}
+	return out
+}
