@@ -30,7 +30,8 @@ const (
 //
 // EventService is served by the leading scheduler only.
 type EventServiceClient interface {
-	// Watch streams events from now on, or from a resume token on, until the caller cancels. Events come at least once
+	// Watch streams events from now on, or from a resume token on, until the caller cancels. The server sends its header
+	// as soon as it accepts the call, so that the caller need not wait for the first event. Events come at least once
 	// and in order per hook. A watcher that is too slow gets fell_behind and the end of the stream; its last token
 	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
@@ -69,7 +70,8 @@ type EventService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // EventService is served by the leading scheduler only.
 type EventServiceServer interface {
-	// Watch streams events from now on, or from a resume token on, until the caller cancels. Events come at least once
+	// Watch streams events from now on, or from a resume token on, until the caller cancels. The server sends its header
+	// as soon as it accepts the call, so that the caller need not wait for the first event. Events come at least once
 	// and in order per hook. A watcher that is too slow gets fell_behind and the end of the stream; its last token
 	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
