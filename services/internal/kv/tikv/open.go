@@ -1,0 +1,101 @@
+package tikv
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pingcap/log"
+	"github.com/tikv/client-go/v2/config"
+	clientkv "github.com/tikv/client-go/v2/kv"
+	client "github.com/tikv/client-go/v2/tikv"
+	pd "github.com/tikv/pd/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"ankusa.dev/services/internal/kv"
+)
+
+const pdTimeout = 3 * time.Second
+
+// Open connects to the cluster, and fails with kv.ErrUnavailable if that does not succeed before ctx ends, which has
+// no further bearing on the store. The store implements kv.Collector if the config lets it collect.
+func Open(ctx context.Context, c Config, logger *zap.Logger) (kv.Store, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	setGlobals(logger)
+	s := &Store{space: space(c.KeyPrefix)}
+	s.life, s.end = context.WithCancel(context.Background())
+	unlink := context.AfterFunc(ctx, s.end)
+	err := s.connect(c)
+	if err == nil && !unlink() {
+		err = context.Cause(ctx)
+		_ = s.Close()
+	}
+	if err != nil {
+		s.end()
+		return nil, fmt.Errorf("connect to PD %v: %w: %v", c.PD, kv.ErrUnavailable, err)
+	}
+	if !c.GC.Enabled {
+		return s, nil
+	}
+	return &collecting{Store: s, settle: c.GC.Settle}, nil
+}
+
+var globals sync.Once
+
+// setGlobals sets what the client has only once per process. The batch size must let a large one-phase commit stay in
+// one request, else the client falls back to two phases without a word. Its log repeats each refused connection; what
+// it says of a fault reaches the caller as an error too.
+func setGlobals(logger *zap.Logger) {
+	globals.Do(func() {
+		clientkv.TxnCommitBatchSize.Store(commitBatch)
+		quiet := zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+			raised, err := zapcore.NewIncreaseLevelCore(c, zapcore.ErrorLevel)
+			if err != nil { // the core is stricter already
+				raised = c
+			}
+			return zapcore.NewSamplerWithOptions(raised, time.Minute, 1, 0)
+		})
+		named := logger.Named("tikv-client").WithOptions(quiet)
+		log.ReplaceGlobals(named, &log.ZapProperties{Core: named.Core(), Level: zap.NewAtomicLevelAt(zap.ErrorLevel)})
+	})
+}
+
+func (s *Store) connect(c Config) error {
+	pdc, err := pd.NewClientWithContext(s.life, c.PD,
+		pd.SecurityOption{CAPath: c.TLS.CA, CertPath: c.TLS.Cert, KeyPath: c.TLS.Key},
+		pd.WithCustomTimeoutOption(pdTimeout), pd.WithGRPCDialOptions(grpc.WithKeepaliveParams(
+			keepalive.ClientParameters{Time: 10 * time.Second, Timeout: pdTimeout})))
+	if err != nil {
+		return err
+	}
+	if err := s.start(c, pdc); err != nil {
+		pdc.Close()
+		return err
+	}
+	return nil
+}
+
+func (s *Store) start(c Config, pdc pd.Client) error {
+	security := config.NewSecurity(c.TLS.CA, c.TLS.Cert, c.TLS.Key, nil)
+	tls, err := security.ToTLSConfig()
+	if err != nil {
+		return err
+	}
+	if s.safe, err = newSafePoint(c.PD, tls); err != nil {
+		return err
+	}
+	codec := client.NewCodecPDClient(client.ModeTxn, pdc)
+	rpc := client.NewRPCClient(client.WithSecurity(security), client.WithCodec(codec.GetCodec()))
+	name := fmt.Sprintf("tikv-%d", pdc.GetClusterID(s.life))
+	if s.client, err = client.NewKVStore(name, codec, s.safe, rpc); err != nil {
+		_ = rpc.Close()
+		_ = s.safe.Close()
+	}
+	return err
+}
