@@ -47,7 +47,8 @@ type Batcher[In, Out any] struct {
 	// who wait for it are durably blocked in a synctest bubble.
 	forming chan struct{}
 	wake    chan struct{}
-	timer   *time.Timer // of the worker that forms
+	timer   *time.Timer // of the worker that forms, as is:
+	company bool        // the last batch had more than one input
 	ended   chan struct{}
 
 	mu      sync.Mutex // guards what follows; held for no more than chunk inputs

@@ -65,7 +65,7 @@ func BenchmarkDo(b *testing.B) {
 		})
 		for _, batch := range []int{1, 10, 1000} {
 			b.Run(fmt.Sprintf("callers=%d/batch=%d/bare", callers, batch), func(b *testing.B) {
-				s := bare.NewSlice(batch, bareEcho)
+				s := bare.NewSlice(batch, false, bareEcho)
 				defer s.Close()
 				share(b, callers, func(i int) { s.Do(i) })
 			})

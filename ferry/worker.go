@@ -77,7 +77,8 @@ func (b *Batcher[In, Out]) form(w *worker[In, Out]) bool {
 		for more {
 			more = b.next(w)
 		}
-		if len(w.batch.Nodes) > 0 {
+		if size := len(w.batch.Nodes); size > 0 {
+			b.company = size > 1
 			return true
 		}
 	}
@@ -120,11 +121,15 @@ func (b *Batcher[In, Out]) takeChunk(w *worker[In, Out], now time.Duration) bool
 	return more
 }
 
-// sleep returns at the alarm, when roused, or for no reason.
+// sleep returns at the alarm, when roused, or for no reason. Roused by the first
+// of a crowd it lets the others come first: without that a batch of one would
+// leave for each of them. A lone caller does not pay for it.
 func (b *Batcher[In, Out]) sleep(alarm, now time.Duration) {
 	if alarm == queue.Never {
 		<-b.wake
-		runtime.Gosched()
+		if b.company {
+			runtime.Gosched()
+		}
 		return
 	}
 	b.timer.Reset(alarm - now)

@@ -3,7 +3,10 @@
 // against what run does.
 package bare
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 type waiter[In, Out any] struct {
 	in       In
@@ -22,11 +25,12 @@ type Slice[In, Out any] struct {
 }
 
 // NewSlice starts a batcher whose batches are at most limit. run writes the
-// answers to out, which is as long as the batch.
-func NewSlice[In, Out any](limit int, run func(batch []In, out []Out)) *Slice[In, Out] {
+// answers to out, which is as long as the batch. With yield the worker lets
+// others run when it wakes, so that more of them come along.
+func NewSlice[In, Out any](limit int, yield bool, run func(batch []In, out []Out)) *Slice[In, Out] {
 	s := &Slice[In, Out]{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	s.waiters.New = func() any { return &waiter[In, Out]{answered: make(chan struct{}, 1)} }
-	go s.work(limit, run)
+	go s.work(limit, yield, run)
 	return s
 }
 
@@ -56,10 +60,13 @@ func (s *Slice[In, Out]) Close() {
 	<-s.done
 }
 
-func (s *Slice[In, Out]) work(limit int, run func([]In, []Out)) {
+func (s *Slice[In, Out]) work(limit int, yield bool, run func([]In, []Out)) {
 	defer close(s.done)
 	inputs, outputs := make([]In, 0, limit), make([]Out, limit)
 	for range s.wake {
+		if yield {
+			runtime.Gosched()
+		}
 		s.mu.Lock()
 		batch := s.pending
 		s.pending, s.spare = s.spare[:0], batch
