@@ -140,19 +140,15 @@ func decodeVerify(o *object) Verify {
 		return v
 	}
 	v.Secrets = o.secrets("secret")
-	if v.Type == VerifyHMAC {
-		v.Scheme = defaultScheme()
-	}
 	v.Scheme = Scheme{
 		SignatureHeader: strings.ToLower(o.text("signature_header", "")),
-		Signed:          o.text("signed", v.Scheme.Signed), Parse: o.text("parse", v.Scheme.Parse),
+		Signed:          o.text("signed", ""), Parse: o.text("parse", ""),
 		Prefix: o.text("sig_prefix", ""), Key: o.text("sig_key", ""), Version: o.text("version", ""),
-		Hash: o.text("hash", v.Scheme.Hash), Encoding: o.text("encoding", v.Scheme.Encoding),
-		SecretDecode:    o.text("secret_decode", v.Scheme.SecretDecode),
+		Hash: o.text("hash", ""), Encoding: o.text("encoding", ""), SecretDecode: o.text("secret_decode", ""),
 		TimestampHeader: strings.ToLower(o.text("timestamp_header", "")),
 	}
-	scheme, _ := v.SchemeOf()
-	v.Tolerance = o.seconds("tolerance_seconds", toleranceOf(scheme))
+	v.SetDefaults()
+	v.Tolerance = o.seconds("tolerance_seconds", v.Tolerance)
 	return v
 }
 
@@ -197,7 +193,7 @@ func decodeSink(o *object) Sink {
 }
 
 func decodeHTTP(o *object) HTTP {
-	h := defaultHTTP()
+	h := DefaultHTTP()
 	h.URL = o.text("url", "")
 	h.Method = strings.ToLower(o.text("method", h.Method))
 	h.Headers = o.headers("headers")

@@ -29,7 +29,7 @@ const storedVersion = 1
 var ErrStored = errors.New("stored source is not readable")
 
 // Marshal returns the stored form, which holds the secrets. Equal sources have equal forms.
-func Marshal(s *Source) ([]byte, error) {
+func (s *Source) Marshal() ([]byte, error) {
 	spec, err := json.Marshal(s.tree(Secret.Reveal))
 	if err != nil {
 		return nil, fmt.Errorf("encode source %s: %w", s.ID(), err)

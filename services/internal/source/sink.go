@@ -46,7 +46,8 @@ type HTTP struct {
 	AllowInsecureTLS bool
 }
 
-func defaultHTTP() HTTP {
+// DefaultHTTP is an HTTP sink with every default and nothing else.
+func DefaultHTTP() HTTP {
 	return HTTP{Method: "post", Timeout: DefaultHTTPTimeout, MaxResponse: DefaultMaxResponse}
 }
 

@@ -170,14 +170,6 @@ func (v Verify) validateTolerance(f *Faults, key string, scheme Scheme) {
 	}
 }
 
-// toleranceOf is the tolerance of a verifier that names none.
-func toleranceOf(s Scheme) time.Duration {
-	if s.Timed() {
-		return DefaultTolerance
-	}
-	return 0
-}
-
 // fields are the scheme's settings by their keys.
 func (s Scheme) fields() []struct{ key, value string } {
 	return []struct{ key, value string }{

@@ -1,6 +1,9 @@
 package source
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Types of verifiers.
 const (
@@ -71,6 +74,18 @@ type Scheme struct {
 // defaultScheme holds the defaults of VerifyHMAC.
 func defaultScheme() Scheme {
 	return Scheme{Signed: "{body}", Parse: ParseWhole, Hash: "sha256", Encoding: EncodingHex, SecretDecode: DecodeRaw}
+}
+
+// SetDefaults fills the empty fields that have a default for the verifier's type.
+func (v *Verify) SetDefaults() {
+	if s, d := &v.Scheme, defaultScheme(); v.Type == VerifyHMAC {
+		s.Signed, s.Parse = cmp.Or(s.Signed, d.Signed), cmp.Or(s.Parse, d.Parse)
+		s.Hash, s.Encoding = cmp.Or(s.Hash, d.Hash), cmp.Or(s.Encoding, d.Encoding)
+		s.SecretDecode = cmp.Or(s.SecretDecode, d.SecretDecode)
+	}
+	if scheme, ok := v.SchemeOf(); ok && scheme.Timed() && v.Tolerance == 0 {
+		v.Tolerance = DefaultTolerance
+	}
 }
 
 // Timed says whether the signature covers a time, so that a tolerance applies.
