@@ -59,6 +59,8 @@ const (
 	Bury
 	// Reread asks the store what the row and its hook are now.
 	Reread
+	// Discard removes a row whose hook is not there any more.
+	Discard
 )
 
 // Decide turns the end of an attempt that was claimed at claimed and ended at now into what happens next. random is

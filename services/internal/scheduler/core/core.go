@@ -1,0 +1,183 @@
+// Package core decides. It is the state machine of one term of the leading scheduler: which rows are claimed, who runs
+// next, what an outcome does to a delivery. It has no clock, no goroutine, no store and no network: events come in with
+// the time at which they are handled, effects go out, and whoever drives it carries them out.
+//
+// A delivery is known by its hook and sink alone. Nothing here grows with tenants, keys or rows that have no work.
+package core
+
+import (
+	"time"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// Limits bound what one tenant holds.
+type Limits struct {
+	MaxInflight      int   // claimed rows
+	MaxInflightBytes int64 // bytes of their hooks; a larger hook runs alone
+	Concurrency      int   // attempts at once; 0 is half of the global value, at least 1
+}
+
+// Config is what an operator sets. It can be replaced while running.
+type Config struct {
+	Batch            int // rows that scans ask for at a time
+	MaxInflight      int
+	MaxInflightBytes int64
+	Concurrency      int // attempts at once; 0 is what the runners can take
+	SinkConcurrency  int // attempts at once per sink key; 0 is no cap
+	AttemptTimeout   time.Duration
+	LeaseMargin      time.Duration // by which a lease outlives the attempt's time-out
+	Grace            time.Duration // for a lost runner to come back
+	Default          Limits
+	Tenants          map[string]Limits
+}
+
+// Term is what a leader starts with.
+type Term struct {
+	Epoch uint64
+	// Bump parts the rows that an earlier leader may have leased from those that it cannot have.
+	Bump hook.Timestamp
+	// Known runners that may hold leases of an earlier term, and how long the longest of them can last.
+	Known map[RunnerID]time.Duration
+	Now   hook.Timestamp
+}
+
+// RunnerID is one run of a runner process.
+type RunnerID [16]byte
+
+// LeaseRef names a lease.
+type LeaseRef struct {
+	Epoch, ID uint64
+}
+
+// Source is what the core knows of a row's source as it is now.
+type Source struct {
+	Found       bool
+	Incarnation uint64
+	Revision    hook.Timestamp
+	Policy      hook.RetryPolicy
+}
+
+// Core is not safe for concurrent use: one goroutine owns it.
+type Core struct {
+	cfg    Config
+	epoch  uint64
+	bump   hook.Timestamp
+	now    hook.Timestamp
+	random func() float64
+
+	claims  map[hook.Ref]*claim
+	keys    map[hook.SinkKey]*sinkKey
+	tenants map[string]*tenant
+	window  window
+	running int
+
+	runnable ring[*tenant] // a key of theirs could start an attempt
+	hungry   ring[*tenant] // a key of theirs has rows to scan
+	stalled  []*sinkKey    // no runner takes their type now
+
+	runners   map[RunnerID]*runner
+	slots     int // of all connected runners
+	credit    ring[*runner]
+	nextLease uint64
+	leases    list // by deadline
+
+	reads   reads
+	scanned int // rows asked for by scans under way
+	paused  hook.Timestamp
+	timers  timers
+	waiting int // rows remembered until they are due
+	gate    gate
+	out     Effects
+}
+
+// maxWaiting bounds the rows that are remembered until they are due; beyond it the store is scanned for them.
+const maxWaiting = 16384
+
+// New starts a term. random draws from [0, 1).
+func New(cfg Config, t Term, random func() float64) *Core {
+	c := &Core{
+		epoch: t.Epoch, bump: t.Bump, now: t.Now, random: random,
+		claims: make(map[hook.Ref]*claim), keys: make(map[hook.SinkKey]*sinkKey),
+		tenants: make(map[string]*tenant), runners: make(map[RunnerID]*runner),
+		gate: gate{waiting: make(map[RunnerID]bool)},
+	}
+	c.Configure(t.Now, cfg)
+	c.shut(t.Known)
+	return c
+}
+
+// Configure replaces the settings. Nothing claimed or running is dropped; lower limits only stop the next start.
+func (c *Core) Configure(now hook.Timestamp, cfg Config) {
+	c.advance(now)
+	c.cfg = cfg
+	c.window.maxRows, c.window.maxBytes = cfg.MaxInflight, cfg.MaxInflightBytes
+	for _, t := range c.tenants {
+		c.limit(t)
+	}
+	c.settleRings()
+}
+
+// Tick lets time pass. It is due at the time that the last effects named.
+func (c *Core) Tick(now hook.Timestamp) {
+	c.advance(now)
+	c.expireLeases()
+	for {
+		t, ok := c.timers.due(c.now)
+		if !ok {
+			break
+		}
+		t.fire(c)
+	}
+	if c.paused != 0 && c.now >= c.paused {
+		c.paused = 0
+	}
+}
+
+// Take returns the effects of all events since the last call, with what they made possible: attempts that can start
+// and scans that have room. The caller owns them.
+func (c *Core) Take() Effects {
+	c.dispatch()
+	c.scan()
+	out := c.out
+	out.Wake = c.wake()
+	c.out = Effects{}
+	return out
+}
+
+func (c *Core) advance(now hook.Timestamp) { c.now = max(c.now, now) }
+
+func (c *Core) wake() hook.Timestamp {
+	at := c.timers.first()
+	if l := c.leases.first(); l != nil && (at == 0 || l.deadline < at) {
+		at = l.deadline
+	}
+	if c.paused != 0 && (at == 0 || c.paused < at) {
+		at = c.paused
+	}
+	return at
+}
+
+// Stats are gauges.
+type Stats struct {
+	Claimed      int
+	ClaimedBytes int64
+	Running      int
+	Runnable     int // tenants
+	Waiting      int
+	Keys         int
+	Tenants      int
+	Runners      int
+	Slots        int
+	Backlogs     int // tenants with rows to scan
+	GateOpen     bool
+}
+
+// Stats reads the gauges.
+func (c *Core) Stats() Stats {
+	return Stats{
+		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
+		Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
+		Backlogs: c.hungry.n, GateOpen: c.gate.open,
+	}
+}

@@ -1,0 +1,71 @@
+package core
+
+import "ankusa.dev/services/internal/hook"
+
+// Effects are what the driver is to do. The order within a list matters, between lists it does not.
+type Effects struct {
+	Reads   []Read
+	Scans   []Scan
+	Leases  []Lease
+	Settles []Settle
+	Acks    []Ack
+	Drops   []Drop
+	// Forget removes the records of runners that hold nothing any more.
+	Forget []RunnerID
+	Events []hook.Event
+	// Wake is when Tick is due; zero for never.
+	Wake hook.Timestamp
+}
+
+// Read asks for rows by name, answered by RowsRead or ReadFailed. Anew asks whether the hooks are there, too.
+type Read struct {
+	ID   uint64
+	Rows []hook.Row
+	Anew bool
+}
+
+// Scan asks for a page of a key's rows, answered by Scanned or ScanFailed. It begins behind (From, After); a zero After
+// begins at From.
+type Scan struct {
+	ID        uint64
+	Partition uint8
+	Key       hook.SinkKey
+	From      hook.Timestamp
+	After     hook.ID
+	Limit     int
+}
+
+// Lease gives an attempt to a runner.
+type Lease struct {
+	Runner   RunnerID
+	Ref      LeaseRef
+	Delivery hook.Delivery
+	Attempt  uint32
+	Source   Source
+}
+
+// Settle commits what became of a claimed row, answered by Settled. It is repeated until it lands or the term ends.
+type Settle struct {
+	Delivery hook.Delivery
+	Verdict  hook.Verdict
+	Position hook.Timestamp
+	Claimed  hook.Timestamp
+}
+
+// Ack tells a runner that an outcome stands.
+type Ack struct {
+	Runner RunnerID
+	Lease  LeaseRef
+}
+
+// Drop takes a lease back.
+type Drop struct {
+	Runner RunnerID
+	Lease  LeaseRef
+}
+
+// Found is a row as the store has it.
+type Found struct {
+	Delivery *hook.Delivery // nil: no such row
+	Hook     bool           // filled where asked
+}

@@ -1,0 +1,210 @@
+package core
+
+import (
+	"container/heap"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// tenant is one tenant that has work. It goes with its last key.
+type tenant struct {
+	id          string
+	window      window
+	concurrency int
+	running     int
+	keys        int
+	ready       ring[*sinkKey] // keys with claims that could start
+	behind      ring[*backlog] // backlogs that can be scanned
+	runnable    node[*tenant]
+	hungry      node[*tenant]
+}
+
+// sinkKey is one sink of one source for one tenant. It goes when nothing of it is claimed, waiting or left in the store.
+type sinkKey struct {
+	id       hook.SinkKey
+	tenant   *tenant
+	queue    queue // claimed, waiting for a slot
+	running  int
+	claims   int // in any state
+	source   Source
+	ready    node[*sinkKey]
+	stalled  bool
+	backlogs []*backlog // one per partition that the key has rows in
+}
+
+// backlog is what a key has in one partition of the store that the core does not hold.
+type backlog struct {
+	key       *sinkKey
+	partition uint8
+	// rows may lie behind (from, after); only while open.
+	open  bool
+	from  hook.Timestamp
+	after hook.ID
+	// again: rows were named while a scan was under way, which may have missed them; the lowest of them.
+	again hook.Timestamp
+	// wake is when the first row that is not due yet becomes due; zero for none.
+	wake      hook.Timestamp
+	scanning  bool
+	behind    node[*backlog]
+	unsettled dueHeap
+}
+
+func (c *Core) tenant(id string) *tenant {
+	t, ok := c.tenants[id]
+	if !ok {
+		t = &tenant{id: id}
+		t.runnable.value, t.hungry.value = t, t
+		c.tenants[id] = t
+		c.limit(t)
+	}
+	return t
+}
+
+// limit applies the settings to a tenant.
+func (c *Core) limit(t *tenant) {
+	l, ok := c.cfg.Tenants[t.id]
+	if !ok {
+		l = c.cfg.Default
+	}
+	t.window.maxRows, t.window.maxBytes, t.concurrency = l.MaxInflight, l.MaxInflightBytes, l.Concurrency
+}
+
+// allowed is the tenant's cap on attempts at once.
+func (c *Core) allowed(t *tenant) int {
+	if t.concurrency > 0 {
+		return t.concurrency
+	}
+	return max(1, c.concurrency()/2)
+}
+
+func (c *Core) concurrency() int {
+	if c.cfg.Concurrency > 0 {
+		return min(c.cfg.Concurrency, c.slots)
+	}
+	return c.slots
+}
+
+func (c *Core) key(id hook.SinkKey) *sinkKey {
+	k, ok := c.keys[id]
+	if !ok {
+		t := c.tenant(id.Tenant)
+		t.keys++
+		k = &sinkKey{id: id, tenant: t}
+		k.ready.value = k
+		c.keys[id] = k
+	}
+	return k
+}
+
+// retire forgets a key that has nothing left, and its tenant with the last one.
+func (c *Core) retire(k *sinkKey) {
+	if k.claims > 0 {
+		return
+	}
+	for _, b := range k.backlogs {
+		if b.open || b.scanning || b.wake != 0 {
+			return
+		}
+	}
+	if c.keys[k.id] != k {
+		return
+	}
+	delete(c.keys, k.id)
+	k.tenant.ready.remove(&k.ready)
+	if k.tenant.keys--; k.tenant.keys == 0 {
+		c.runnable.remove(&k.tenant.runnable)
+		c.hungry.remove(&k.tenant.hungry)
+		delete(c.tenants, k.tenant.id)
+	}
+}
+
+func (k *sinkKey) backlog(partition uint8) *backlog {
+	for _, b := range k.backlogs {
+		if b.partition == partition {
+			return b
+		}
+	}
+	b := &backlog{key: k, partition: partition}
+	b.behind.value = b
+	k.backlogs = append(k.backlogs, b)
+	return b
+}
+
+// lower makes sure that a scan will come by rows due at or after a time.
+func (c *Core) lower(b *backlog, due hook.Timestamp) {
+	if b.scanning && (b.again == 0 || due < b.again) {
+		b.again = due
+	}
+	if !b.open || due < b.from || due == b.from && b.after != (hook.ID{}) {
+		b.open, b.from, b.after = true, due, hook.ID{}
+	}
+	c.update(b.key)
+}
+
+// sleep remembers that rows are due at a later time, which nobody holds.
+func (c *Core) sleep(b *backlog, due hook.Timestamp) {
+	if due <= c.now {
+		c.lower(b, due)
+		return
+	}
+	if b.wake != 0 && b.wake <= due {
+		return
+	}
+	b.wake = due
+	c.timers.add(due, func(c *Core) {
+		if b.wake != due {
+			return
+		}
+		b.wake = 0
+		c.lower(b, due)
+	})
+}
+
+// position is the time before which the key has no unsettled row in the partition, or zero. It stays behind the time
+// from which on commits may still be under way.
+func (c *Core) position(b *backlog) hook.Timestamp {
+	at := c.now.Add(-finality)
+	if lowest := b.unsettled.lowest(); lowest != 0 {
+		at = min(at, lowest)
+	}
+	if b.open {
+		at = min(at, b.from)
+	}
+	if b.scanning && b.again != 0 {
+		at = min(at, b.again)
+	}
+	if b.wake != 0 {
+		at = min(at, b.wake)
+	}
+	return at
+}
+
+// track keeps the due time of an unsettled claim.
+func (b *backlog) track(c *claim) {
+	c.order = c.Due
+	heap.Push(&b.unsettled, dueEntry{c.Due, c})
+}
+
+// update puts a key and its tenant where they belong: among those that could start an attempt, and among those with
+// rows to scan.
+func (c *Core) update(k *sinkKey) {
+	t := k.tenant
+	most := c.cfg.SinkConcurrency
+	t.ready.set(&k.ready, k.queue.len() > 0 && !k.stalled && (most <= 0 || k.running < most))
+	for _, b := range k.backlogs {
+		t.behind.set(&b.behind, b.open && !b.scanning)
+	}
+	c.place(t)
+}
+
+func (c *Core) place(t *tenant) {
+	c.runnable.set(&t.runnable, t.ready.n > 0 && t.running < c.allowed(t))
+	c.hungry.set(&t.hungry, t.behind.n > 0 && t.window.room() > 0)
+}
+
+// settleRings places every tenant anew, after a change of the settings or of the slots.
+func (c *Core) settleRings() {
+	for _, k := range c.keys {
+		c.update(k)
+	}
+}

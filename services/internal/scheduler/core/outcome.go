@@ -1,0 +1,180 @@
+package core
+
+import (
+	"fmt"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// Report is an outcome as a runner names it.
+type Report struct {
+	Lease   LeaseRef
+	Row     hook.Row
+	Attempt uint32
+	Outcome hook.Outcome
+}
+
+// Outcomes takes what a runner reports. A report whose lease is not the delivery's any more is acknowledged and
+// forgotten, unless it is a success: that settles the delivery.
+func (c *Core) Outcomes(now hook.Timestamp, id RunnerID, reports []Report) {
+	c.advance(now)
+	r := c.runners[id]
+	if r == nil {
+		return
+	}
+	for i := range reports {
+		c.report(r, &reports[i])
+	}
+}
+
+func (c *Core) report(r *runner, p *Report) {
+	if cl := r.leases[p.Lease]; cl != nil && cl.Ref() == p.Row.Ref() && cl.attempt == p.Attempt {
+		c.ungive(cl)
+		cl.runner = r
+		c.conclude(cl, p.Outcome)
+		return
+	}
+	cl := c.claims[p.Row.Ref()]
+	if cl == nil || cl.state == settled {
+		c.reportUnknown(r, p)
+		return
+	}
+	if cl.adopted != nil && cl.adopted.ref == p.Lease && cl.adopted.runner == r {
+		cl.adopted.outcome = &p.Outcome
+		return
+	}
+	if cl.state == settling && cl.ref == p.Lease && cl.runner == r {
+		return // reported again before it is settled
+	}
+	if p.Outcome.Class == hook.Delivered {
+		c.succeed(cl, &p.Outcome)
+	}
+	c.ack(r, p.Lease)
+}
+
+// reportUnknown: an outcome of an earlier term applies if the row still stands in the version that it names. One of
+// this term is about a row that has ended.
+func (c *Core) reportUnknown(r *runner, p *Report) {
+	if p.Lease.Epoch >= c.epoch || c.claims[p.Row.Ref()] != nil {
+		c.ack(r, p.Lease)
+		return
+	}
+	c.adopt(r, p.Row, adoption{runner: r, ref: p.Lease, attempt: p.Attempt, outcome: &p.Outcome})
+}
+
+func (c *Core) ack(r *runner, l LeaseRef) {
+	c.out.Acks = append(c.out.Acks, Ack{r.id, l})
+}
+
+// succeed settles a delivery whose success an earlier lease reports.
+func (c *Core) succeed(cl *claim, o *hook.Outcome) {
+	switch cl.state {
+	case leased:
+		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
+		c.ungive(cl)
+		cl.runner, cl.ref = nil, LeaseRef{}
+		c.conclude(cl, *o)
+	case ready:
+		c.conclude(cl, *o)
+	case waiting:
+		c.waiting--
+		c.conclude(cl, *o)
+	default:
+		cl.late = o
+	}
+}
+
+// conclude decides what the end of an attempt does to its delivery.
+func (c *Core) conclude(cl *claim, o hook.Outcome) {
+	at := cl.leasedAt
+	if at == 0 {
+		at = c.now
+	}
+	v := cl.key.policy().Decide(cl.State, o, at, c.now, c.random())
+	if v.Kind == hook.Reread {
+		c.acknowledge(cl)
+		cl.state, cl.leasedAt = rereading, 0
+		c.read([]hook.Row{cl.Row}, true)
+		return
+	}
+	c.end(cl, v)
+}
+
+func (k *sinkKey) policy() hook.RetryPolicy {
+	if k.source.Policy == (hook.RetryPolicy{}) {
+		return hook.DefaultRetryPolicy()
+	}
+	return k.source.Policy
+}
+
+// expire ends a delivery that is past its horizon, without an attempt.
+func (c *Core) expire(cl *claim) {
+	c.end(cl, hook.Verdict{Kind: hook.Bury, State: cl.State, Reason: "retry_horizon", Class: hook.ErrorTransient})
+}
+
+func (c *Core) end(cl *claim, v hook.Verdict) {
+	cl.state = settling
+	c.out.Settles = append(c.out.Settles, Settle{
+		Delivery: cl.Delivery, Verdict: v, Position: c.position(cl.key.backlog(cl.Partition)), Claimed: cl.leasedAt,
+	})
+}
+
+// Settled says that settles have been committed by a transaction that started at start.
+func (c *Core) Settled(now hook.Timestamp, start hook.Timestamp, settles []Settle) {
+	c.advance(now)
+	c.advance(start)
+	for i := range settles {
+		cl := c.claims[settles[i].Delivery.Ref()]
+		if cl == nil || cl.state != settling {
+			continue
+		}
+		c.acknowledge(cl)
+		cl.leasedAt = 0
+		if v := &settles[i].Verdict; v.Kind == hook.Again {
+			c.again(cl, v, start)
+			continue
+		}
+		c.bury(cl)
+	}
+}
+
+// again goes on with a row that was written back.
+func (c *Core) again(cl *claim, v *hook.Verdict, start hook.Timestamp) {
+	cl.State, cl.Due, cl.Version = v.State, v.Due, start
+	cl.key.backlog(cl.Partition).track(cl)
+	if late := cl.late; late != nil {
+		cl.late = nil
+		c.conclude(cl, *late)
+		return
+	}
+	c.wait(cl)
+}
+
+// acknowledge tells the runner, if one reported, that its outcome stands.
+func (c *Core) acknowledge(cl *claim) {
+	if cl.runner != nil {
+		c.ack(cl.runner, cl.ref)
+		c.done(cl.runner)
+	}
+	cl.runner, cl.ref = nil, LeaseRef{}
+}
+
+// expireLeases ends the attempts whose leases are over: they count as timed out, whatever their runners do.
+func (c *Core) expireLeases() {
+	for cl := c.leases.first(); cl != nil && cl.deadline <= c.now; cl = c.leases.first() {
+		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
+		c.revoke(cl, hook.Outcome{
+			Class: hook.TimedOut, Reason: fmt.Sprintf("attempt_timeout %dms", c.cfg.AttemptTimeout.Milliseconds()),
+			Duration: c.now.Sub(cl.leasedAt),
+		})
+	}
+}
+
+// revoke ends an attempt that its runner did not report.
+func (c *Core) revoke(cl *claim, o hook.Outcome) {
+	r := cl.runner
+	c.ungive(cl)
+	cl.runner, cl.ref = nil, LeaseRef{}
+	c.conclude(cl, o)
+	c.done(r)
+}

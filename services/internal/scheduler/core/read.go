@@ -1,0 +1,174 @@
+package core
+
+import (
+	"time"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// pause keeps reads and scans away from a store that has just failed one.
+const pause = 200 * time.Millisecond
+
+// Group is the rows of one commit for one sink, as a writer named them.
+type Group struct {
+	Partition uint8
+	Key       hook.SinkKey
+	Start     hook.Timestamp // due time and version
+	Hooks     []hook.ID
+}
+
+// Notified takes the rows that writers have named. As many as the windows allow are read; a scan will come by the rest.
+func (c *Core) Notified(now hook.Timestamp, groups []Group) {
+	c.advance(now)
+	var rows []hook.Row
+	for i := range groups {
+		rows = c.notified(&groups[i], rows)
+	}
+	c.read(rows, false)
+}
+
+func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
+	c.advance(g.Start)
+	k := c.key(g.Key)
+	defer c.retire(k)
+	b := k.backlog(g.Partition)
+	if b.open && b.from <= g.Start || g.Start <= c.bump && !c.gate.open || c.paused != 0 {
+		c.lower(b, g.Start)
+		return rows
+	}
+	for _, id := range g.Hooks {
+		row := hook.Row{Partition: g.Partition, Key: g.Key, Hook: id, Due: g.Start, Version: g.Start}
+		if _, known := c.claims[row.Ref()]; known {
+			continue
+		}
+		if c.room(k.tenant) == 0 {
+			c.lower(b, g.Start)
+			return rows
+		}
+		c.hold(row, reading)
+		c.reserve(k.tenant, 1)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Backlog says that a key has rows from a time on that nobody named.
+func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp) {
+	c.advance(now)
+	c.lower(c.key(key).backlog(partition), from)
+}
+
+// readPage bounds the rows of one read.
+const readPage = 256
+
+func (c *Core) read(rows []hook.Row, anew bool) {
+	for len(rows) > 0 {
+		n := min(len(rows), readPage)
+		c.out.Reads = append(c.out.Reads, Read{ID: c.reads.begin(), Rows: rows[:n:n], Anew: anew})
+		rows = rows[n:]
+	}
+}
+
+// RowsRead answers a Read with one Found for each row, and the sources of the rows by source id.
+func (c *Core) RowsRead(now hook.Timestamp, r Read, found []Found, sources map[string]Source) {
+	c.advance(now)
+	for i := range r.Rows {
+		cl := c.claims[r.Rows[i].Ref()]
+		switch {
+		case cl == nil:
+		case cl.state == reading && !r.Anew:
+			c.found(cl, found[i], sources)
+		case cl.state == rereading && r.Anew:
+			c.foundAnew(cl, found[i], sources)
+		}
+	}
+	c.endRead(r.ID)
+}
+
+// ReadFailed answers a Read that the store did not. Named rows are left to a scan, others are read again.
+func (c *Core) ReadFailed(now hook.Timestamp, r Read) {
+	c.advance(now)
+	c.hesitate()
+	var again []hook.Row
+	for i := range r.Rows {
+		cl := c.claims[r.Rows[i].Ref()]
+		switch {
+		case cl == nil:
+		case cl.state == rereading || cl.state == reading && cl.adopted != nil:
+			again = append(again, r.Rows[i])
+		case cl.state == reading:
+			c.reserve(cl.key.tenant, -1)
+			c.lower(cl.key.backlog(cl.Partition), cl.Due)
+			c.forget(cl)
+		}
+	}
+	c.endRead(r.ID)
+	if len(again) > 0 {
+		c.timers.add(c.now.Add(pause), func(c *Core) { c.read(again, r.Anew) })
+	}
+}
+
+// hesitate keeps scans and named reads back for a moment; rows that are named meanwhile join the backlogs.
+func (c *Core) hesitate() { c.paused = c.now.Add(pause) }
+
+// found takes a named row.
+func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
+	if cl.adopted != nil {
+		c.foundAdopted(cl, f, sources)
+		return
+	}
+	c.reserve(cl.key.tenant, -1)
+	if f.Delivery == nil {
+		c.forget(cl)
+		return
+	}
+	c.take(cl, f.Delivery, sources)
+}
+
+// take claims a row as the store has it.
+func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
+	cl.Delivery = *d
+	if !c.fits(cl.key, int64(d.Size)) {
+		c.lower(cl.key.backlog(cl.Partition), d.Due)
+		c.forget(cl)
+		return
+	}
+	c.enwindow(cl)
+	c.bind(cl, sources)
+}
+
+// bind checks a claimed row against its source as it is now, and queues it.
+func (c *Core) bind(cl *claim, sources map[string]Source) {
+	if s, ok := sources[cl.Key.SourceID]; ok {
+		cl.key.source = s
+	}
+	if late := cl.late; late != nil {
+		cl.late = nil
+		c.conclude(cl, *late)
+		return
+	}
+	s := cl.key.source
+	if !s.Found || s.Incarnation != cl.Incarnation {
+		c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})
+		return
+	}
+	if s.Policy.Expired(cl.State, c.now) {
+		c.expire(cl)
+		return
+	}
+	c.enqueue(cl)
+}
+
+// foundAnew decides about a row that a runner did not find.
+func (c *Core) foundAnew(cl *claim, f Found, sources map[string]Source) {
+	switch {
+	case f.Delivery == nil:
+		c.bury(cl)
+	case !f.Hook:
+		cl.Delivery = *f.Delivery
+		c.end(cl, hook.Verdict{Kind: hook.Discard, State: cl.State})
+	default:
+		cl.Delivery = *f.Delivery
+		c.bind(cl, sources)
+	}
+}

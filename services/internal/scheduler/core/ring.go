@@ -1,0 +1,133 @@
+package core
+
+// node is a value's place in a ring. The zero value is outside.
+type node[T any] struct {
+	prev, next *node[T]
+	value      T
+	in         bool
+}
+
+// ring is a round robin: next hands out its members in turn.
+type ring[T any] struct {
+	head *node[T]
+	n    int
+}
+
+// add puts a member at the end of the turn; one that is inside stays where it is.
+func (r *ring[T]) add(m *node[T]) {
+	if m.in {
+		return
+	}
+	m.in = true
+	r.n++
+	if r.head == nil {
+		m.prev, m.next, r.head = m, m, m
+		return
+	}
+	tail := r.head.prev
+	m.prev, m.next = tail, r.head
+	tail.next, r.head.prev = m, m
+}
+
+func (r *ring[T]) remove(m *node[T]) {
+	if !m.in {
+		return
+	}
+	m.in = false
+	r.n--
+	if r.n == 0 {
+		r.head = nil
+	} else {
+		m.prev.next, m.next.prev = m.next, m.prev
+		if r.head == m {
+			r.head = m.next
+		}
+	}
+	m.prev, m.next = nil, nil
+}
+
+// set adds or removes.
+func (r *ring[T]) set(m *node[T], in bool) {
+	if in {
+		r.add(m)
+		return
+	}
+	r.remove(m)
+}
+
+// next is the member whose turn it is; the turn passes on. The ring must have one.
+func (r *ring[T]) next() T {
+	m := r.head
+	r.head = m.next
+	return m.value
+}
+
+// list is the leased claims in the order of their deadlines, linked through the claims.
+type list struct{ head, tail *claim }
+
+func (l *list) first() *claim { return l.head }
+
+// insert keeps the order; deadlines mostly come in order, so the search from the end is short.
+func (l *list) insert(c *claim) {
+	at := l.tail
+	for at != nil && at.deadline > c.deadline {
+		at = at.prev
+	}
+	c.prev = at
+	if at == nil {
+		c.next, l.head = l.head, c
+	} else {
+		c.next, at.next = at.next, c
+	}
+	if c.next == nil {
+		l.tail = c
+	} else {
+		c.next.prev = c
+	}
+}
+
+func (l *list) remove(c *claim) {
+	if c.prev == nil {
+		l.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// queue is first in, first out, with a way back to the front.
+type queue struct {
+	items []*claim
+	head  int
+}
+
+func (q *queue) len() int      { return len(q.items) - q.head }
+func (q *queue) push(c *claim) { q.items = append(q.items, c) }
+
+func (q *queue) pop() *claim {
+	c := q.items[q.head]
+	q.items[q.head] = nil
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	} else if q.head > 64 && q.head*2 > len(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	return c
+}
+
+// unpop puts a claim in front of all others.
+func (q *queue) unpop(c *claim) {
+	if q.head > 0 {
+		q.head--
+		q.items[q.head] = c
+		return
+	}
+	q.items = append([]*claim{c}, q.items...)
+}

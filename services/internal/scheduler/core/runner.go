@@ -1,0 +1,260 @@
+package core
+
+import (
+	"time"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// runner is one run of a sink-runner. It is known until its leases have ended, connected or not.
+type runner struct {
+	id        RunnerID
+	types     map[string]bool
+	slots     int
+	connected bool
+	leaving   bool // said goodbye
+	running   int
+	leases    map[LeaseRef]*claim
+	credit    node[*runner]
+	lostAt    hook.Timestamp
+}
+
+// room says whether the runner can be given one more attempt.
+func (r *runner) room() bool { return r.connected && !r.leaving && r.running < r.slots }
+
+// Hello is what a runner says when it connects.
+type Hello struct {
+	Types   []string
+	Slots   int
+	Running []Running
+	Reports []Report // outcomes that were not acknowledged
+}
+
+// Running is a lease that the runner still works on.
+type Running struct {
+	Lease   LeaseRef
+	Row     hook.Row
+	Attempt uint32
+	Left    time.Duration
+}
+
+// Joined takes a runner's hello, the first or another. Leases of this term that it does not know never reached it, and
+// go back. Leases of earlier terms stay with it if their rows stand as they were.
+func (c *Core) Joined(now hook.Timestamp, id RunnerID, h Hello) {
+	c.advance(now)
+	r := c.runners[id]
+	if r == nil {
+		r = &runner{id: id, leases: make(map[LeaseRef]*claim)}
+		r.credit.value = r
+		c.runners[id] = r
+	}
+	c.connect(r, h)
+	known := make(map[LeaseRef]bool, len(h.Running)+len(h.Reports))
+	for _, l := range h.Running {
+		known[l.Lease] = true
+		c.resume(r, l)
+	}
+	for i := range h.Reports {
+		known[h.Reports[i].Lease] = true
+		c.report(r, &h.Reports[i])
+	}
+	for ref, cl := range r.leases {
+		if !known[ref] {
+			c.retract(cl)
+		}
+	}
+	c.greeted(id)
+}
+
+func (c *Core) connect(r *runner, h Hello) {
+	if r.connected {
+		c.slots -= r.slots
+	}
+	r.types = make(map[string]bool, len(h.Types))
+	for _, t := range h.Types {
+		r.types[t] = true
+	}
+	r.connected, r.leaving, r.slots = true, false, h.Slots
+	c.slots += r.slots
+	c.credit.set(&r.credit, r.room())
+	c.unstall()
+	c.settleRings()
+}
+
+// resume goes on with a lease that the runner still works on.
+func (c *Core) resume(r *runner, l Running) {
+	if r.leases[l.Lease] != nil {
+		return
+	}
+	if l.Lease.Epoch >= c.epoch || c.claims[l.Row.Ref()] != nil {
+		c.out.Drops = append(c.out.Drops, Drop{r.id, l.Lease})
+		return
+	}
+	c.adopt(r, l.Row, adoption{runner: r, ref: l.Lease, attempt: l.Attempt, left: l.Left})
+}
+
+// adopt reads the row of an earlier term's lease.
+func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
+	cl := c.hold(row, reading)
+	cl.adopted = &a
+	c.read([]hook.Row{row}, false)
+}
+
+// foundAdopted decides about a lease of an earlier term: it stands if the row has the version and the attempts that it
+// names.
+func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
+	a := cl.adopted
+	cl.adopted = nil
+	if f.Delivery == nil || f.Delivery.Version != cl.Version || f.Delivery.Attempts+1 != a.attempt {
+		c.refuse(cl, a, f, sources)
+		return
+	}
+	cl.Delivery = *f.Delivery
+	c.enwindow(cl)
+	if s, ok := sources[cl.Key.SourceID]; ok {
+		cl.key.source = s
+	}
+	cl.attempt = a.attempt
+	if a.outcome != nil {
+		cl.runner, cl.ref, cl.leasedAt = a.runner, a.ref, c.now.Add(-a.outcome.Duration)
+		c.conclude(cl, *a.outcome)
+		return
+	}
+	c.give(cl, a.runner, a.ref, a.left+c.cfg.LeaseMargin)
+	if c.runners[a.runner.id] != a.runner {
+		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
+	}
+}
+
+// refuse takes an outdated lease back. Its row, if there is one, is left to a scan.
+func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source) {
+	if a.outcome != nil {
+		c.ack(a.runner, a.ref)
+	} else {
+		c.out.Drops = append(c.out.Drops, Drop{a.runner.id, a.ref})
+	}
+	if f.Delivery == nil {
+		c.bury(cl)
+		return
+	}
+	if a.outcome != nil && a.outcome.Class == hook.Delivered {
+		cl.late = a.outcome
+	}
+	c.take(cl, f.Delivery, sources)
+}
+
+// retract takes back a lease that never reached its runner: nothing was sent, and nothing counts.
+func (c *Core) retract(cl *claim) {
+	c.ungive(cl)
+	cl.runner, cl.ref, cl.leasedAt = nil, LeaseRef{}, 0
+	cl.state = ready
+	cl.key.queue.unpop(cl)
+	c.update(cl.key)
+}
+
+// Credit changes what a runner can take.
+func (c *Core) Credit(now hook.Timestamp, id RunnerID, slots int) {
+	c.advance(now)
+	r := c.runners[id]
+	if r == nil || !r.connected {
+		return
+	}
+	c.slots += slots - r.slots
+	r.slots = slots
+	c.credit.set(&r.credit, r.room())
+	c.unstall()
+	c.settleRings()
+}
+
+// Leaving: the runner takes no more attempts and goes when it has reported those it has.
+func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
+	c.advance(now)
+	r := c.runners[id]
+	if r == nil || !r.connected || r.leaving {
+		return
+	}
+	r.leaving = true
+	c.slots -= r.slots
+	r.slots = 0
+	c.credit.remove(&r.credit)
+	c.done(r)
+}
+
+// Lost: the runner's stream broke. It may come back within the grace; one that had said goodbye does not.
+func (c *Core) Lost(now hook.Timestamp, id RunnerID) {
+	c.advance(now)
+	r := c.runners[id]
+	if r == nil || !r.connected {
+		return
+	}
+	r.connected = false
+	c.slots -= r.slots
+	c.credit.remove(&r.credit)
+	c.settleRings()
+	r.lostAt = c.now
+	if r.leaving {
+		c.abandon(r)
+		return
+	}
+	lostAt := r.lostAt
+	c.timers.add(c.now.Add(c.cfg.Grace), func(c *Core) {
+		if !r.connected && r.lostAt == lostAt {
+			c.abandon(r)
+		}
+	})
+}
+
+// abandon gives a lost runner's leases up; its record goes when all of them are settled.
+func (c *Core) abandon(r *runner) {
+	r.leaving = true
+	for _, cl := range r.leases {
+		ref := cl.ref
+		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
+		delete(r.leases, ref)
+	}
+	c.done(r)
+}
+
+// done forgets a runner that is gone and holds nothing.
+func (c *Core) done(r *runner) {
+	if r == nil || r.connected && !r.leaving || len(r.leases) > 0 || c.runners[r.id] != r {
+		return
+	}
+	if r.connected || !r.leaving {
+		return
+	}
+	delete(c.runners, r.id)
+	c.out.Forget = append(c.out.Forget, r.id)
+}
+
+// gate keeps rows that an earlier leader may have leased until their runners have spoken, or their leases are over.
+type gate struct {
+	open    bool
+	waiting map[RunnerID]bool
+}
+
+func (c *Core) shut(known map[RunnerID]time.Duration) {
+	longest := time.Duration(0)
+	for id, lease := range known {
+		c.gate.waiting[id] = true
+		longest = max(longest, lease)
+	}
+	if len(known) == 0 {
+		c.gate.open = true
+		return
+	}
+	c.timers.add(c.now.Add(longest), func(c *Core) {
+		for id := range c.gate.waiting {
+			c.out.Forget = append(c.out.Forget, id)
+		}
+		c.gate.open, c.gate.waiting = true, nil
+	})
+}
+
+func (c *Core) greeted(id RunnerID) {
+	if c.gate.open {
+		return
+	}
+	delete(c.gate.waiting, id)
+	c.gate.open = len(c.gate.waiting) == 0
+}

@@ -1,0 +1,94 @@
+package core
+
+import "ankusa.dev/services/internal/hook"
+
+// scan asks for pages of the keys whose rows wait in the store. It deals out dispatch.batch rows at a time: each tenant
+// in turn gets an equal share, what one does not use is left to the others, and whoever the page did not reach is first
+// next time. A tenant at its window is not in the ring at all.
+func (c *Core) scan() {
+	if !c.gate.open || c.paused != 0 {
+		return
+	}
+	for c.hungry.n > 0 && c.scanned < c.cfg.Batch {
+		share := max(1, c.cfg.Batch/c.hungry.n)
+		t := c.hungry.head.value
+		limit := min(share, c.cfg.Batch-c.scanned, c.room(t))
+		if limit <= 0 {
+			return
+		}
+		c.hungry.next()
+		c.scanBacklog(t, t.behind.next(), limit)
+	}
+}
+
+func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
+	b.scanning, b.again = true, 0
+	c.scanned += limit
+	c.reserve(t, limit)
+	c.update(b.key)
+	c.out.Scans = append(c.out.Scans, Scan{
+		ID: c.reads.begin(), Partition: b.partition, Key: b.key.id, From: b.from, After: b.after, Limit: limit,
+	})
+}
+
+// Scanned answers a Scan. more says that the snapshot has rows behind the page.
+func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bool, sources map[string]Source) {
+	c.advance(now)
+	b := c.scanEnded(s)
+	for i := range rows {
+		if !c.scannedRow(b, &rows[i], sources) {
+			more = true
+			break
+		}
+	}
+	if !more {
+		b.open = false
+	}
+	if b.again != 0 {
+		again := b.again
+		b.again = 0
+		c.lower(b, again)
+	}
+	c.endRead(s.ID)
+	c.update(b.key)
+	c.retire(b.key)
+}
+
+// scannedRow takes one row of a page, and says whether the next may be taken.
+func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Source) bool {
+	switch {
+	case c.claims[d.Ref()] != nil:
+	case d.Due > c.now && d.Due != d.Version:
+		b.open = false
+		c.sleep(b, d.Due)
+		return true
+	case c.room(b.key.tenant) == 0 || !c.fits(b.key, int64(d.Size)):
+		b.from, b.after = d.Due, hook.ID{}
+		return false
+	default:
+		cl := c.hold(d.Row, ready)
+		c.take(cl, d, sources)
+	}
+	b.from, b.after = d.Due, d.Hook
+	return true
+}
+
+// ScanFailed answers a Scan that the store did not: the backlog stays as it is.
+func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
+	c.advance(now)
+	c.hesitate()
+	b := c.scanEnded(s)
+	if b.again != 0 {
+		c.lower(b, b.again)
+	}
+	c.endRead(s.ID)
+	c.update(b.key)
+}
+
+func (c *Core) scanEnded(s Scan) *backlog {
+	b := c.keys[s.Key].backlog(s.Partition)
+	b.scanning = false
+	c.scanned -= s.Limit
+	c.reserve(b.key.tenant, -s.Limit)
+	return b
+}

@@ -1,0 +1,110 @@
+package core
+
+import (
+	"time"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// dispatch starts attempts while there are slots: tenants in turn, and each tenant's keys in turn.
+func (c *Core) dispatch() {
+	for c.running < c.concurrency() && c.runnable.n > 0 && c.credit.n > 0 {
+		k := c.runnable.next().ready.next()
+		cl := k.pop()
+		if cl == nil {
+			c.update(k)
+			continue
+		}
+		r := c.runnerFor(k.id.Type)
+		if r == nil {
+			k.queue.unpop(cl)
+			k.stalled = true
+			c.stalled = append(c.stalled, k)
+			c.update(k)
+			continue
+		}
+		c.lease(cl, r)
+	}
+}
+
+// pop is the next claim of the key that still waits for a slot.
+func (k *sinkKey) pop() *claim {
+	for k.queue.len() > 0 {
+		if cl := k.queue.pop(); cl.state == ready {
+			return cl
+		}
+	}
+	return nil
+}
+
+// runnerFor is the next runner in turn that has room and takes the sink type.
+func (c *Core) runnerFor(sinkType string) *runner {
+	for range c.credit.n {
+		if r := c.credit.next(); r.types[sinkType] {
+			return r
+		}
+	}
+	return nil
+}
+
+// unstall gives the keys that no runner took another chance.
+func (c *Core) unstall() {
+	stalled := c.stalled
+	c.stalled = nil
+	for _, k := range stalled {
+		k.stalled = false
+		if c.keys[k.id] == k {
+			c.update(k)
+		}
+	}
+}
+
+func (c *Core) lease(cl *claim, r *runner) {
+	c.nextLease++
+	cl.attempt = cl.Attempts + 1
+	c.give(cl, r, LeaseRef{c.epoch, c.nextLease}, c.cfg.AttemptTimeout+c.cfg.LeaseMargin)
+	c.events(cl)
+	c.out.Leases = append(c.out.Leases, Lease{
+		Runner: r.id, Ref: cl.ref, Delivery: cl.Delivery, Attempt: cl.attempt, Source: cl.key.source,
+	})
+}
+
+// give books an attempt with a runner.
+func (c *Core) give(cl *claim, r *runner, ref LeaseRef, length time.Duration) {
+	cl.state, cl.runner, cl.ref = leased, r, ref
+	cl.leasedAt, cl.deadline = c.now, c.now.Add(length)
+	r.leases[ref] = cl
+	c.leases.insert(cl)
+	c.count(cl.key, r, 1)
+}
+
+// ungive ends an attempt's booking.
+func (c *Core) ungive(cl *claim) {
+	delete(cl.runner.leases, cl.ref)
+	c.leases.remove(cl)
+	c.count(cl.key, cl.runner, -1)
+}
+
+func (c *Core) count(k *sinkKey, r *runner, n int) {
+	c.running += n
+	k.running += n
+	k.tenant.running += n
+	c.update(k)
+	before := r.room()
+	r.running += n
+	c.credit.set(&r.credit, r.room())
+	if !before && r.room() {
+		c.unstall()
+	}
+}
+
+func (c *Core) events(cl *claim) {
+	e := hook.Event{At: c.now, Key: cl.Key, Hook: cl.Hook}
+	if cl.FirstAttemptAt == 0 && cl.Lost == 0 {
+		e.Kind = hook.EventAccepted
+		e.At = cl.Version
+		c.out.Events = append(c.out.Events, e)
+	}
+	e.Kind, e.At, e.Attempt = hook.EventLeased, c.now, cl.attempt
+	c.out.Events = append(c.out.Events, e)
+}

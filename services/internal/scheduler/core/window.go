@@ -1,0 +1,23 @@
+package core
+
+// window bounds claimed, unfinished rows and their bytes. Rows can be reserved before it is known which they are.
+type window struct {
+	rows, reserved, maxRows int
+	bytes, maxBytes         int64
+}
+
+// room is the number of rows that could still be claimed.
+func (w *window) room() int {
+	if w.bytes >= w.maxBytes {
+		return 0
+	}
+	return max(0, w.maxRows-w.rows-w.reserved)
+}
+
+// fits says whether a row can be claimed; one that is larger than the window fits when nothing else is claimed.
+func (w *window) fits(size int64) bool {
+	return w.rows < w.maxRows && (w.bytes+size <= w.maxBytes || w.rows == 0)
+}
+
+func (w *window) add(size int64)    { w.rows, w.bytes = w.rows+1, w.bytes+size }
+func (w *window) remove(size int64) { w.rows, w.bytes = w.rows-1, w.bytes-size }

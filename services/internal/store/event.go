@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
+)
+
+// Transitions are the events that a settlement brings about, in order: the acceptance with the first, the lease, the
+// end. What happened before a settle is logged with it, since nothing is written before.
+func (s *Settlement) Transitions(at hook.Timestamp) []hook.Event {
+	d := &s.Delivery
+	base := hook.Event{Key: d.Key, Hook: d.Hook}
+	out := make([]hook.Event, 0, 3)
+	if d.FirstAttemptAt == 0 {
+		e := base
+		e.Kind, e.At = hook.EventAccepted, d.Version
+		out = append(out, e)
+	}
+	if s.Claimed != 0 {
+		e := base
+		e.Kind, e.At, e.Attempt = hook.EventLeased, s.Claimed, d.Attempts+1
+		out = append(out, e)
+	}
+	return append(out, s.end(base, at))
+}
+
+func (s *Settlement) end(e hook.Event, at hook.Timestamp) hook.Event {
+	e.At, e.Reason, e.Class = at, s.Verdict.Reason, s.Verdict.Class
+	if n := len(s.Verdict.State.History); n > 0 && s.Verdict.State.Attempts > s.Delivery.Attempts {
+		last := &s.Verdict.State.History[n-1]
+		e.Attempt, e.Reason, e.Class = last.Number, last.Reason, last.Class.ErrorClass()
+		e.Status, e.Duration = last.Status, last.Duration
+	}
+	switch s.Verdict.Kind {
+	case hook.Complete:
+		e.Kind = hook.EventDelivered
+	case hook.Again:
+		e.Kind, e.NextDue = hook.EventFailed, s.Verdict.Due
+	case hook.Bury:
+		e.Kind, e.Reason, e.Class = hook.EventDead, s.Verdict.Reason, s.Verdict.Class
+	default:
+		e.Kind = hook.EventDropped
+	}
+	return e
+}
+
+// encodeEvents is the log entry of one settle: one value, whatever the batch holds.
+func encodeEvents(batch []Settlement, at hook.Timestamp) []byte {
+	e := newValue(160 * len(batch))
+	scratch := make([]byte, 0, 256)
+	for i := range batch {
+		for _, ev := range batch[i].Transitions(at) {
+			scratch = appendEvent(scratch[:0], &ev)
+			e = e.message(2, scratch)
+		}
+	}
+	return e
+}
+
+func appendEvent(b []byte, v *hook.Event) encoder {
+	return encoder(b).uint(2, uint64(v.Kind)).fixed(3, uint64(v.At)).text(4, v.Key.Tenant).text(5, v.Key.SourceID).
+		uint(6, uint64(v.Key.Index)).text(7, v.Key.Type).bytes(8, v.Hook[:]).uint(9, uint64(v.Attempt)).
+		text(10, v.Reason).uint(11, uint64(v.Class)).uint(12, uint64(v.Status)).uint(13, uint64(v.Duration)).
+		fixed(14, uint64(v.NextDue))
+}
+
+func decodeEvents(b []byte) (out []hook.Event, err error) {
+	err = decode("events", b, func(f field) error {
+		if f.num != 2 {
+			return nil
+		}
+		var e hook.Event
+		err := fields(f.b, func(f field) error { return eventField(f, &e) })
+		out = append(out, e)
+		return err
+	})
+	return out, err
+}
+
+func eventField(f field, e *hook.Event) error {
+	switch f.num {
+	case 2:
+		e.Kind = hook.EventKind(f.v)
+	case 3:
+		e.At = hook.Timestamp(f.v)
+	case 4:
+		e.Key.Tenant = string(f.b)
+	case 5:
+		e.Key.SourceID = string(f.b)
+	case 6:
+		e.Key.Index = uint16(f.v)
+	case 7:
+		e.Key.Type = string(f.b)
+	case 8:
+		copy(e.Hook[:], f.b)
+	case 9:
+		e.Attempt = uint32(f.v)
+	case 10:
+		e.Reason = string(f.b)
+	case 11:
+		e.Class = hook.ErrorClass(f.v)
+	case 12:
+		e.Status = uint16(f.v)
+	case 13:
+		e.Duration = time.Duration(f.v)
+	case 14:
+		e.NextDue = hook.Timestamp(f.v)
+	}
+	return nil
+}
+
+// LogEntry is what one settle logged. At is its place in its partition: entries are found in the order of their
+// transactions' start, so one that commits late can appear before one already seen, until it is Finality old.
+type LogEntry struct {
+	At     hook.Timestamp
+	Slot   uint8
+	Events []hook.Event
+}
+
+// Events reads the log of a partition from a timestamp on, oldest bucket first, at most limit entries.
+func (s *Store) Events(ctx context.Context, partition uint8, from hook.Timestamp, limit int) (out []LogEntry, err error) {
+	family := partitionKey(partition, famEvent)
+	within := family.all()
+	within.From = append(append([]byte{}, family...), key(nil).u32(bucketOf(from))...)
+	err = s.kv.View(ctx, func(r kv.Reader) error {
+		for len(out) < limit {
+			pairs, err := r.Scan(ctx, kv.Scan{Range: within, Limit: limit})
+			if err != nil {
+				return err
+			}
+			for _, p := range pairs {
+				within.From = append(p.Key, 0)
+				if out, err = appendEntry(out, p, len(family), from); err != nil {
+					return err
+				}
+			}
+			if len(pairs) < limit {
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events of partition %d: %w", partition, err)
+	}
+	return out, nil
+}
+
+func appendEntry(out []LogEntry, p kv.Pair, prefix int, from hook.Timestamp) ([]LogEntry, error) {
+	k := readKey(p.Key, prefix)
+	k.u32()
+	e := LogEntry{Slot: k.take(1)[0], At: k.ts()}
+	if err := k.end(); err != nil || e.At < from {
+		return out, err
+	}
+	var err error
+	e.Events, err = decodeEvents(p.Value)
+	return append(out, e), err
+}
+
+// History is what is known of a delivery that failed or ended.
+type History struct {
+	Key  hook.SinkKey
+	Hook hook.ID
+	Kind hook.Next // what the last settlement did
+	At   hook.Timestamp
+	// Due of the row, where Kind is hook.Again.
+	Due    hook.Timestamp
+	Reason string
+	Class  hook.ErrorClass
+	State  hook.State
+}
+
+func encodeHistory(s *Settlement, at hook.Timestamp) []byte {
+	v := &s.Verdict
+	return appendState(newValue(128), at, &v.State).
+		text(rowReason, v.Reason).uint(rowClass, uint64(v.Class)).
+		message(rowSinkKey, encoder(nil).text(2, s.Delivery.Key.SourceID).text(3, s.Delivery.Key.Type)).
+		uint(rowKind, uint64(v.Kind)).fixed(rowDue, uint64(v.Due))
+}
+
+// DropEvents removes the logs and histories of all hours that ended before a timestamp.
+func (s *Store) DropEvents(ctx context.Context, before hook.Timestamp) error {
+	for p := range s.partitions {
+		for _, family := range []byte{famEvent, famHistory} {
+			from := partitionKey(uint8(p), family)
+			to := partitionKey(uint8(p), family).u32(bucketOf(before))
+			if err := s.kv.DropRange(ctx, kv.Range{From: from, To: to}); err != nil {
+				return fmt.Errorf("drop events of partition %d: %w", p, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
+)
+
+// Settlement is what becomes of one claimed row.
+type Settlement struct {
+	// Delivery as it was claimed.
+	Delivery hook.Delivery
+	// Verdict says what becomes of it, and its State.
+	Verdict hook.Verdict
+	// Position: no unsettled row of the key is due before it. Zero leaves the stored one.
+	Position hook.Timestamp
+	// Claimed is when the attempt that ended was leased; zero when there was none.
+	Claimed hook.Timestamp
+}
+
+// Settled tells when a batch was settled.
+type Settled struct {
+	// Start is the version of the rows that were written.
+	Start hook.Timestamp
+	// Commit: a snapshot at or after it shows the rows as settled.
+	Commit hook.Timestamp
+}
+
+// settler is the state of one slot.
+type settler struct {
+	mu         sync.Mutex
+	counters   map[keyPart]counter
+	unresolved *settlement
+}
+
+type keyPart struct {
+	partition uint8
+	key       hook.SinkKey
+}
+
+// Settle commits what became of rows that one slot guards, all or none. It may be repeated with the same batch after
+// any error: what has landed stands. Calls for one slot wait for each other.
+func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Settled, error) {
+	s := &l.slots[int(slot.Partition)*FenceSlots+int(slot.Index)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := l.resolve(ctx, slot, s); err != nil {
+		return Settled{}, fmt.Errorf("resolve the settle before: %w", err)
+	}
+	for tries := 1; ; tries++ {
+		a := &settlement{leader: l, slot: slot, settler: s, batch: batch}
+		commit, err := l.store.kv.Update(ctx, kv.UpdateOptions{Bound: CommitBound}, func(t kv.Txn) error { return a.run(ctx, t) })
+		if err == nil {
+			s.remember(a.counters)
+			return Settled{Start: a.start, Commit: commit}, nil
+		}
+		if a.start != 0 && (errors.Is(err, kv.ErrUndetermined) || ctx.Err() != nil) {
+			s.unresolved = a
+			if l.resolve(ctx, slot, s) == nil && a.landed {
+				return Settled{Start: a.start, Commit: a.seen}, nil
+			}
+			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w", len(batch), slot, err)
+		}
+		if tries >= attempts || !errors.Is(err, kv.ErrConflict) && !errors.Is(err, kv.ErrBound) {
+			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w", len(batch), slot, err)
+		}
+	}
+}
+
+// resolve finds out what became of the last settle by a counter that it wrote, and locks the counter so that a commit
+// which has not landed by now never will.
+func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) error {
+	a := s.unresolved
+	if a == nil {
+		return nil
+	}
+	s.counters = nil
+	for kp, want := range a.counters {
+		ck := counterKey(kp.partition, kp.key, nil)
+		commit, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
+			if err := t.Lock(ctx, ck); err != nil {
+				return err
+			}
+			got, err := readCounter(ctx, t, ck)
+			a.landed = err == nil && got.rows == want.rows && got.dead == want.dead
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a.seen = commit
+		break
+	}
+	if a.landed {
+		s.remember(a.counters)
+	}
+	s.unresolved = nil
+	return nil
+}
+
+func (s *settler) remember(counters map[keyPart]counter) {
+	if s.counters == nil || len(s.counters) > maxCounters {
+		s.counters = make(map[keyPart]counter, len(counters))
+	}
+	for kp, c := range counters {
+		s.counters[kp] = c
+	}
+}
+
+// settlement is one try at a batch of settlements.
+type settlement struct {
+	leader  *Leader
+	slot    Slot
+	settler *settler
+	batch   []Settlement
+
+	start       hook.Timestamp
+	counters    map[keyPart]counter
+	obligations map[string]uint64
+	landed      bool
+	seen        hook.Timestamp
+}
+
+// run reads the fence (against a later leader), the obligations that it changes (against others that add or remove
+// one) and the counters that it does not know, then writes. Hooks with one obligation go blindly.
+func (a *settlement) run(ctx context.Context, t kv.Txn) error {
+	r := &reads{at: make(map[string]int)}
+	fence := fenceKey(a.slot)
+	r.add(fence)
+	for i := range a.batch {
+		d := &a.batch[i].Delivery
+		if d.Sinks > 1 {
+			r.add(obligationKey(d.Partition, d.Key.Tenant, d.Hook))
+		}
+		if _, known := a.settler.counters[keyPart{d.Partition, d.Key}]; !known {
+			r.add(counterKey(d.Partition, d.Key, nil))
+		}
+	}
+	var err error
+	if r.values, err = t.BatchGet(ctx, r.keys); err != nil {
+		return err
+	}
+	if err := a.leader.hold(t, a.slot, r.get(fence)); err != nil {
+		return err
+	}
+	a.start, a.counters, a.obligations = t.Timestamp(), make(map[keyPart]counter), make(map[string]uint64)
+	w := &puts{txn: t}
+	for i := range a.batch {
+		if err := a.settle(r, w, &a.batch[i]); err != nil {
+			return fmt.Errorf("hook %s: %w", a.batch[i].Delivery.Hook, err)
+		}
+	}
+	return a.record(w)
+}
+
+// record writes the counters, and the log of events where it is kept.
+func (a *settlement) record(w *puts) error {
+	for kp, c := range a.counters {
+		w.put(counterKey(kp.partition, kp.key, nil), c.encode())
+	}
+	if a.leader.o.History {
+		w.put(eventKey(a.slot.Partition, a.start, a.slot.Index), encodeEvents(a.batch, a.start))
+	}
+	return w.err
+}
+
+func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
+	d := &s.Delivery
+	c, err := a.counter(r, d)
+	if err != nil {
+		return err
+	}
+	w.delete(rowKey(&d.Row))
+	switch s.Verdict.Kind {
+	case hook.Again:
+		row := d.Row
+		row.Due = s.Verdict.Due
+		w.put(rowKey(&row), encodeRow(&row, a.start, &s.Verdict.State))
+	case hook.Bury:
+		a.bury(w, s)
+		c.dead++
+		c.rows++
+	case hook.Complete, hook.Discard:
+		c.rows++
+		if err := a.release(r, w, d); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("verdict %d cannot be settled", s.Verdict.Kind)
+	}
+	if s.Verdict.Kind != hook.Again {
+		c.bytes += uint64(d.Size)
+	}
+	c.position = max(c.position, s.Position)
+	a.counters[keyPart{d.Partition, d.Key}] = c
+	if a.leader.o.History {
+		w.put(historyKey(d.Partition, d.Key.Tenant, d.Ref()), encodeHistory(s, a.start))
+	}
+	return w.err
+}
+
+func (a *settlement) counter(r *reads, d *hook.Delivery) (counter, error) {
+	kp := keyPart{d.Partition, d.Key}
+	if c, ok := a.counters[kp]; ok {
+		return c, nil
+	}
+	if c, ok := a.settler.counters[kp]; ok {
+		return c, nil
+	}
+	return decodeCounter(r.get(counterKey(d.Partition, d.Key, nil)))
+}
+
+func (a *settlement) bury(w *puts, s *Settlement) {
+	d := DeadLetter{Delivery: s.Delivery, At: a.start, Reason: s.Verdict.Reason, Class: s.Verdict.Class}
+	d.State = s.Verdict.State
+	w.put(deadKey(d.Partition, d.Key.Tenant, a.start, d.Ref()), encodeDead(&d, a.start))
+	w.put(deadTimeKey(d.Partition, d.Key.Tenant, a.start, d.Ref()), newValue(0))
+}
+
+// release removes a delivery's claim on its hook, and with the last one the hook.
+func (a *settlement) release(r *reads, w *puts, d *hook.Delivery) error {
+	if d.Sinks > 1 {
+		ok := obligationKey(d.Partition, d.Key.Tenant, d.Hook)
+		bits, known := a.obligations[string(ok)]
+		if !known {
+			var err error
+			if bits, err = decodeObligation(r.get(ok)); err != nil {
+				return err
+			}
+		}
+		bits &^= 1 << d.Key.Index
+		a.obligations[string(ok)] = bits
+		if bits != 0 {
+			w.put(ok, encodeObligation(bits))
+			return w.err
+		}
+		w.delete(ok)
+	}
+	w.delete(hookKey(d.Partition, d.Key.Tenant, d.Hook))
+	for c := 1; c*chunkSize < int(d.Size); c++ {
+		w.delete(bodyKey(d.Partition, d.Key.Tenant, d.Hook, c))
+	}
+	return w.err
+}
