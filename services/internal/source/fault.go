@@ -91,7 +91,7 @@ func showText(s string) string {
 		s = s[:maxShown] + "..."
 	}
 	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
+		if s[i] < ' ' || s[i] > '~' {
 			return fmt.Sprintf("%q", s)
 		}
 	}

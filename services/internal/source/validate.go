@@ -147,7 +147,7 @@ func (v Verify) validateSecrets(f *Faults, key string, scheme Scheme) {
 func secret(f *Faults, key string, s Secret, err error, encoding string) {
 	switch text := s.Reveal(); {
 	case text == "":
-		f.must(key, "not empty", text)
+		f.must(key, "non-empty", text)
 	case text == Redacted:
 		f.must(key, "a secret, since none is stored for it", text)
 	case err != nil:
