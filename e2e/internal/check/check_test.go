@@ -74,6 +74,10 @@ func TestSeededFaultsAreFound(t *testing.T) {
 			Requests: []history.Request{{Seq: 1, Source: "s", Key: "k", BodySHA256: "x", Status: 201, ID: "a", Duplicate: true, Answered: at(9_000)}},
 			Faults:   []history.Fault{kill(9_500, 9_900)},
 		}, check.EarlyAck},
+		"I1 L01 acknowledged while the store was away": {check.Input{
+			Requests: []history.Request{ok}, Attempts: []history.Attempt{answered("a", "x", 31_000, 200)},
+			Faults: []history.Fault{{Kind: history.StoreLost, From: at(9_000), To: at(30_000)}},
+		}, check.EarlyAck},
 		"I2 loss": {check.Input{Requests: []history.Request{ok}}, check.Lost},
 		"I2 loss long before a kill": {check.Input{
 			Requests: []history.Request{ok}, Faults: []history.Fault{kill(30_000, 31_000)},

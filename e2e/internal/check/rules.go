@@ -18,6 +18,9 @@ func (c *checker) acks() {
 		if r.ID == "" {
 			c.fail(EarlyAck, "", "request %d was answered %d without an id", r.Seq, r.Status)
 		}
+		if c.withoutStore(r) {
+			c.fail(EarlyAck, r.ID, "acknowledged at %s while there was no store", stamp(r.Answered))
+		}
 		if r.Key == "" {
 			continue
 		}
@@ -166,6 +169,16 @@ func (c *checker) explained(confirmed *history.Attempt) bool {
 func (c *checker) afterPause(confirmed, again *history.Attempt) bool {
 	for _, f := range c.in.Faults {
 		if f.Kind == history.LeaderPaused && confirmed.Answered.Before(f.To) && again.Arrived.After(f.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutStore: from the request to its answer, nobody could have committed anything.
+func (c *checker) withoutStore(r *history.Request) bool {
+	for _, f := range c.in.Faults {
+		if f.Kind == history.StoreLost && r.Sent.After(f.From) && r.Answered.Before(f.To) {
 			return true
 		}
 	}

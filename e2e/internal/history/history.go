@@ -69,7 +69,7 @@ const (
 	ProcessLost Kind = "process_lost"
 	// LeaderPaused: the leading scheduler was stopped past its lease and continued at To.
 	LeaderPaused Kind = "leader_paused"
-	// StoreLost: the store could not be reached.
+	// StoreLost: the store could not be reached from From on, and not before To again.
 	StoreLost Kind = "store_lost"
 )
 

@@ -1,0 +1,154 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"ankusa.dev/e2e/internal/netfault"
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+)
+
+// StartFour starts every kind of process of its own, over the served stand-in of TiKV behind a proxy. The caller must
+// Close the cluster, also after an error, where it is not nil.
+func StartFour(ctx context.Context, o Options) (*Cluster, error) {
+	c, err := newCluster(o)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := c.startStore(ctx)
+	if err != nil {
+		return c, err
+	}
+	if err := c.prepare(ctx, shared); err != nil {
+		return c, err
+	}
+	for _, p := range c.processes[1:] {
+		if err := p.Launch(); err != nil {
+			return c, err
+		}
+	}
+	for _, p := range c.processes[1:] {
+		if err := p.WaitReady(ctx); err != nil {
+			return c, err
+		}
+	}
+	_, err = c.Leader(ctx)
+	return c, err
+}
+
+// startStore returns the settings that lead to the store.
+func (c *Cluster) startStore(ctx context.Context) (Settings, error) {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	c.Proxy, err = netfault.Listen(address(ports[1]), address(ports[0]))
+	if err != nil {
+		return nil, err
+	}
+	c.Store = &Process{
+		Name: "tikvmock", binary: filepath.Join(c.options.Bin, "tikvmock"),
+		args: []string{"-listen", address(ports[0]), "-advertise", address(ports[1]), "-path", filepath.Join(c.options.Dir, "store")},
+		log:  filepath.Join(c.options.Dir, "tikvmock.log"),
+	}
+	c.processes = append(c.processes, c.Store)
+	return Egress().with(Settings{"store.type": "tikv", "store.pd": []string{address(ports[1])}}), c.Store.Launch()
+}
+
+func (c *Cluster) prepare(ctx context.Context, shared Settings) error {
+	o := c.options
+	ports, err := freePorts(ctx, 2*o.Schedulers+2*o.Ingests+o.Runners+1)
+	if err != nil {
+		return err
+	}
+	next := func() int { p := ports[0]; ports = ports[1:]; return p }
+	rpc := make([]int, o.Schedulers)
+	for i := range rpc {
+		rpc[i] = next()
+		c.leaders = append(c.leaders, address(rpc[i]))
+	}
+	shared["peers.scheduler"] = c.leaders
+	for i := range rpc {
+		health := next()
+		err = c.join(&c.Schedulers, "scheduler", i, health, shared.with(Settings{
+			"rpc.listen": address(rpc[i]), "scheduler.health_listen": address(health),
+		}), err)
+	}
+	for i := range o.Ingests {
+		port := next()
+		c.Targets = append(c.Targets, url(port))
+		err = c.join(&c.Ingests, "ingest", i, port, shared.with(Settings{
+			"http.ip": Loopback, "http.port": port, "rpc.listen": address(next()),
+		}), err)
+	}
+	for i := range o.Runners {
+		health := next()
+		err = c.join(&c.Runners, "sinkrunner", i, health, shared.with(Settings{"runner.health_listen": address(health)}), err)
+	}
+	port := next()
+	c.Admin = url(port)
+	var gateways []*Process
+	err = c.join(&gateways, "gateway", 0, port, shared.with(Settings{"admin.port": port}), err)
+	if err == nil {
+		c.Gateway = gateways[0]
+	}
+	return err
+}
+
+// join adds one more process of a kind, unless something failed before.
+func (c *Cluster) join(kind *[]*Process, binary string, i, port int, s Settings, failed error) error {
+	if failed != nil {
+		return failed
+	}
+	p, err := c.add(fmt.Sprintf("%s-%d", binary, i), binary, url(port), s)
+	if err == nil {
+		*kind = append(*kind, p)
+	}
+	return err
+}
+
+// Leader waits until exactly one scheduler says that it leads, and returns its place among the schedulers.
+func (c *Cluster) Leader(ctx context.Context) (int, error) {
+	ticker := time.NewTicker(5 * readyPoll)
+	defer ticker.Stop()
+	for {
+		leads := -1
+		for i, addr := range c.leaders {
+			if c.Schedulers[i].Running() && serves(ctx, addr) {
+				if leads >= 0 {
+					leads = -1
+					break
+				}
+				leads = i
+			}
+		}
+		if leads >= 0 {
+			return leads, nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return -1, fmt.Errorf("no scheduler leads: %w", ctx.Err())
+		}
+	}
+}
+
+func serves(ctx context.Context, addr string) bool {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{
+		Service: dispatchv1.DispatchService_ServiceDesc.ServiceName,
+	})
+	return err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
+}

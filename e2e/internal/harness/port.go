@@ -1,0 +1,27 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Loopback is where everything listens.
+const Loopback = "127.0.0.1"
+
+// FreePort finds a loopback port that nobody listens on. It lies below the range that the system hands out for outgoing
+// connections, so that a process can be restarted on it.
+func FreePort(ctx context.Context) (int, error) {
+	for range 100 {
+		port := 12_000 + rand.IntN(18_000)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(port))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no free port found")
+}
+
+func address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
