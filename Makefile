@@ -40,9 +40,11 @@ bench: ## Runs all benchmarks, or the ones that BENCH names; one JSON line each.
 
 gen: $(BUF) $(PROTOC) ## Generates all generated files again.
 	buf generate
+	cd services/internal/config && go generate .
 
 lint: $(BUF) $(LINT) ## Lints the protos and the Go code.
 	buf lint
+	scripts/sleep-check.sh
 	golangci-lint run $(PKGS)
 
 verify: verify-gen verify-proto lint verify-vet verify-format verify-tidy ## Checks all that is not a test.

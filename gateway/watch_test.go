@@ -107,9 +107,9 @@ func TestAStreamThatIsRefusedIsAnOrdinaryError(t *testing.T) {
 		status int
 		body   string
 	}{
-		"expired":   {explained(t, codes.OutOfRange, "resume_expired", nil), http.StatusGone, `{"error":"resume_expired"}`},
-		"no leader": {status.Error(codes.Unavailable, "internals"), http.StatusServiceUnavailable, `{"error":"dispatch_unavailable"}`},
-		"filter":    {explained(t, codes.InvalidArgument, "invalid_filter", map[string]string{"field": "outcome"}), http.StatusBadRequest, `{"error":"invalid_filter","field":"outcome"}`},
+		"expired":      {explained(t, codes.OutOfRange, "resume_expired", nil), http.StatusGone, `{"error":"resume_expired"}`},
+		"no leader":    {status.Error(codes.Unavailable, "internals"), http.StatusServiceUnavailable, `{"error":"dispatch_unavailable"}`},
+		"filter":       {explained(t, codes.InvalidArgument, "invalid_filter", map[string]string{"field": "outcome"}), http.StatusBadRequest, `{"error":"invalid_filter","field":"outcome"}`},
 		"over at once": {nil, http.StatusServiceUnavailable, `{"error":"dispatch_unavailable"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
