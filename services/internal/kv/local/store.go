@@ -1,0 +1,265 @@
+// Package local is the key-value port on one machine: an embedded engine with snapshot isolation on top.
+//
+// One lock orders starts and commits. Under it a commit is checked against what was committed since its start, takes
+// its timestamp and is applied to the engine; it waits for the disk outside, so that all commits that wait share a
+// sync. What is applied is visible at once, and whoever has seen it waits for the same sync before he returns.
+//
+// The process ends, by a fatal log entry, when the log cannot be written: what is on the disk then decides. The guard
+// for low space refuses writes before that.
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/kv"
+)
+
+// markAhead is how far the persisted mark stands above the clock: the most that the clock leads after a crash.
+const markAhead = 3 * time.Second
+
+// The engine's key space: the caller's keys behind one prefix, the store's own behind another.
+const (
+	dataPrefix byte = 'd'
+	dataEnd         = dataPrefix + 1
+)
+
+var markKey = []byte("m/clock")
+
+// Store is the embedded store. It implements kv.Store.
+type Store struct {
+	opts  Options
+	log   *zap.Logger
+	db    *pebble.DB
+	guard *guard
+	idle  *pending // done from the start
+
+	// hold is called, in tests, by a commit after its closure.
+	hold func()
+
+	life   sync.RWMutex // read by every use of the engine, written by Close
+	closed bool
+
+	mu       sync.Mutex
+	clock    *clock
+	mark     kv.Timestamp // persisted, or on its way there
+	marked   *pending     // carries mark
+	newest   *pending     // last applied
+	recent   *conflicts
+	updates  *readerList
+	views    *readerList
+	closeErr error
+
+	durableMark atomic.Uint64
+	failed      atomic.Bool
+	queue       *syncQueue
+	synced      chan struct{} // closed when syncLoop has ended
+}
+
+var _ kv.Store = (*Store)(nil)
+
+func appendKey(dst, key []byte) []byte { return append(append(dst, dataPrefix), key...) }
+
+// upperBound is where a range ends that ends at to; empty stands for the end of the caller's keys.
+func upperBound(to []byte) []byte {
+	if len(to) == 0 {
+		return []byte{dataEnd}
+	}
+	return appendKey(nil, to)
+}
+
+func encodeMark(ts kv.Timestamp) []byte { return binary.BigEndian.AppendUint64(nil, uint64(ts)) }
+
+// enter begins a use of the engine, which leave ends. It fails once the store is closed.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.life.RLock()
+	if s.closed {
+		s.life.RUnlock()
+		return fmt.Errorf("store is closed: %w", kv.ErrUnavailable)
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// begin opens r's snapshot and puts it into the list.
+func (s *Store) begin(ctx context.Context, r *reader, list *readerList) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start, err := s.stamp()
+	if err != nil {
+		return err
+	}
+	r.s, r.start, r.seen, r.snap = s, start, s.newest, s.db.NewSnapshot()
+	list.add(r)
+	return nil
+}
+
+// end frees r's snapshot, after unlist has run under the lock. After Close nothing is left to free.
+func (s *Store) end(r *reader, unlist func()) {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.closed {
+		return
+	}
+	s.mu.Lock()
+	unlist()
+	s.mu.Unlock()
+	_ = r.snap.Close() // fails only on a snapshot that is closed
+}
+
+// View implements kv.Store.
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	var r reader
+	if err := s.begin(ctx, &r, s.views); err != nil {
+		return err
+	}
+	defer s.end(&r, func() { s.views.remove(&r) })
+	err := fn(&r)
+	return cmp.Or(s.seenDurable(ctx, &r), err)
+}
+
+// seenDurable returns when all that r could see is durable. A store closed meanwhile promises nothing.
+func (s *Store) seenDurable(ctx context.Context, r *reader) error {
+	if err := r.seen.wait(ctx); err != nil {
+		return fmt.Errorf("wait for what was seen: %w", err)
+	}
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.closed {
+		return fmt.Errorf("store was closed: %w", kv.ErrUnavailable)
+	}
+	return nil
+}
+
+// Update implements kv.Store.
+func (s *Store) Update(ctx context.Context, o kv.UpdateOptions, fn func(kv.Txn) error) (kv.Timestamp, error) {
+	var t txn
+	if err := s.begin(ctx, &t.reader, s.updates); err != nil {
+		return 0, err
+	}
+	defer s.end(&t.reader, func() { s.retire(&t) })
+	if err := fn(&t); err != nil || len(t.ops) == 0 {
+		return t.start, cmp.Or(s.seenDurable(ctx, &t.reader), err)
+	}
+	if s.hold != nil {
+		s.hold()
+	}
+	ts, p, err := s.tryCommit(ctx, &t, o)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.wait(ctx); err != nil {
+		return 0, fmt.Errorf("commit at %d not yet durable: %w (%v)", ts, kv.ErrUndetermined, err)
+	}
+	return ts, nil
+}
+
+func (s *Store) tryCommit(ctx context.Context, t *txn, o kv.UpdateOptions) (kv.Timestamp, *pending, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, nil, err
+	}
+	defer s.leave()
+	if err := s.guard.admit(t.size); err != nil {
+		return 0, nil, err
+	}
+	return s.commit(t, o)
+}
+
+// Now implements kv.Store.
+func (s *Store) Now(ctx context.Context) (kv.Timestamp, error) {
+	ts, p, err := s.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.wait(ctx); err != nil {
+		return 0, fmt.Errorf("persist the clock: %w", err)
+	}
+	return ts, nil
+}
+
+func (s *Store) now(ctx context.Context) (kv.Timestamp, *pending, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, nil, err
+	}
+	defer s.leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ts, err := s.stamp()
+	return ts, s.cover(ts), err
+}
+
+// DropRange implements kv.Store. It is not refused for low space, being what makes some.
+func (s *Store) DropRange(ctx context.Context, r kv.Range) error {
+	p, err := s.dropRange(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := p.wait(ctx); err != nil {
+		return fmt.Errorf("drop range: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) dropRange(ctx context.Context, r kv.Range) (*pending, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if len(r.To) > 0 && string(r.From) >= string(r.To) {
+		return s.idle, nil
+	}
+	batch := s.db.NewBatch()
+	if err := batch.DeleteRange(appendKey(nil, r.From), upperBound(r.To), nil); err != nil {
+		return nil, fmt.Errorf("drop range: %w (%w)", kv.ErrUnavailable, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed.Load() {
+		return nil, fmt.Errorf("drop range: %w", kv.ErrUnavailable)
+	}
+	return s.apply(batch, 0)
+}
+
+// Close implements kv.Store. It waits for commits on their way to the disk, not for closures.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.queue.close()
+	<-s.synced
+	for _, list := range []*readerList{s.updates, s.views} {
+		for r := list.oldest(); r != nil; r = list.oldest() {
+			list.remove(r)
+			_ = r.snap.Close() // fails only on a snapshot that is closed
+		}
+	}
+	if s.failed.Load() {
+		return fmt.Errorf("close after the log failed: %w", kv.ErrUnavailable)
+	}
+	// The mark falls back to the clock, so that an orderly restart costs no lead.
+	err := s.db.Set(markKey, encodeMark(s.clock.next()), pebble.Sync)
+	if err = errors.Join(err, s.db.Close()); err != nil {
+		return fmt.Errorf("close store in %s: %w", s.opts.Dir, err)
+	}
+	return nil
+}
