@@ -1,0 +1,284 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/source"
+	"ankusa.dev/services/internal/source/sourcepb"
+	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/wire"
+)
+
+// adminTimeout bounds one admin call's work at the store.
+const adminTimeout = 5 * time.Second
+
+// CreateSource stores a new source.
+func (s *Scheduler) CreateSource(ctx context.Context, req *adminv1.CreateSourceRequest) (*adminv1.CreateSourceResponse, error) {
+	if !source.ValidName(req.GetTenant()) {
+		return nil, wire.Error(codes.InvalidArgument, "invalid_tenant", nil)
+	}
+	src := sourcepb.From(req.GetSource(), req.GetTenant(), req.GetSource().GetName())
+	if err := s.validate(src); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	src, err := s.deps.Store.CreateSource(ctx, src)
+	if err != nil {
+		return nil, s.adminError("create source", err)
+	}
+	return &adminv1.CreateSourceResponse{Source: sourcepb.To(src)}, nil
+}
+
+// GetSource reads a source.
+func (s *Scheduler) GetSource(ctx context.Context, req *adminv1.GetSourceRequest) (*adminv1.GetSourceResponse, error) {
+	src, err := s.lookup(ctx, req.GetTenant(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.GetSourceResponse{Source: sourcepb.To(src)}, nil
+}
+
+// UpdateSource replaces a source.
+func (s *Scheduler) UpdateSource(ctx context.Context, req *adminv1.UpdateSourceRequest) (*adminv1.UpdateSourceResponse, error) {
+	old, err := s.lookup(ctx, req.GetTenant(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	src, err := sourcepb.Replacement(req.GetSource(), old)
+	if err != nil {
+		return nil, invalidSource(err)
+	}
+	if err := s.validate(src); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	if src, err = s.deps.Store.UpdateSource(ctx, src); err != nil {
+		return nil, s.adminError("update source", err)
+	}
+	return &adminv1.UpdateSourceResponse{Source: sourcepb.To(src)}, nil
+}
+
+// maxSources bounds a listing.
+const maxSources = 10_000
+
+// ListSources reads all sources of a tenant.
+func (s *Scheduler) ListSources(ctx context.Context, req *adminv1.ListSourcesRequest) (*adminv1.ListSourcesResponse, error) {
+	if !source.ValidName(req.GetTenant()) {
+		return nil, wire.Error(codes.InvalidArgument, "invalid_tenant", nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	list, err := s.deps.Store.ListSources(ctx, req.GetTenant(), "", maxSources)
+	if err != nil {
+		return nil, s.adminError("list sources", err)
+	}
+	out := &adminv1.ListSourcesResponse{Tenant: req.GetTenant()}
+	for _, src := range list {
+		if !src.Closed {
+			out.Entries = append(out.Entries, sourcepb.To(src))
+		}
+	}
+	return out, nil
+}
+
+// DeleteSource closes a source, waits until no commit begun before can add a row, counts, and deletes it or opens it
+// again. It takes the bound of commits, 5 s, and a little.
+func (s *Scheduler) DeleteSource(ctx context.Context, req *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error) {
+	src, err := s.lookup(ctx, req.GetTenant(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.idle(ctx, src); err != nil {
+		return nil, err
+	}
+	if err := s.closeSource(ctx, src, true); err != nil {
+		return nil, err
+	}
+	removed := false
+	defer func() {
+		if !removed {
+			s.reopen(src)
+		}
+	}()
+	if !sleep(ctx, store.CommitBound+time.Second) {
+		return nil, wire.Error(codes.Canceled, "cancelled", nil)
+	}
+	if err := s.idle(ctx, src); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	if err := s.deps.Store.RemoveSource(ctx, src.Tenant, src.Name, src.Incarnation); err != nil {
+		return nil, s.adminError("delete source", err)
+	}
+	removed = true
+	return &adminv1.DeleteSourceResponse{}, nil
+}
+
+func (s *Scheduler) closeSource(ctx context.Context, src *source.Source, closed bool) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	if err := s.deps.Store.CloseSource(ctx, src.Tenant, src.Name, closed); err != nil {
+		return s.adminError("close source", err)
+	}
+	return nil
+}
+
+// reopen takes a closing back even where the caller has gone.
+func (s *Scheduler) reopen(src *source.Source) {
+	if err := s.closeSource(context.Background(), src, false); err != nil {
+		s.log.Error("source stays closed", zap.String("source_id", src.ID()), zap.Error(err))
+	}
+}
+
+// idle fails when the source has deliveries.
+func (s *Scheduler) idle(ctx context.Context, src *source.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	rows, err := s.deps.Store.Pending(ctx, src.ID())
+	if err != nil {
+		return s.adminError("count deliveries", err)
+	}
+	if rows > 0 {
+		return wire.Error(codes.FailedPrecondition, "source_has_deliveries", map[string]string{
+			"pending": strconv.FormatInt(rows, 10), "inflight": "0",
+		})
+	}
+	return nil
+}
+
+func (s *Scheduler) lookup(ctx context.Context, tenant, name string) (*source.Source, error) {
+	if !source.ValidName(tenant) {
+		return nil, wire.Error(codes.InvalidArgument, "invalid_tenant", nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	src, err := s.deps.Store.Source(ctx, tenant, name)
+	if err != nil {
+		return nil, s.adminError("read source", err)
+	}
+	if src.Closed {
+		return nil, wire.Error(codes.NotFound, "source_not_found", nil)
+	}
+	return src, nil
+}
+
+func (s *Scheduler) validate(src *source.Source) error {
+	if err := src.Validate("", s.cfg.Rules); err != nil {
+		return invalidSource(err)
+	}
+	if s.deps.CheckSource != nil {
+		if err := s.deps.CheckSource(src); err != nil {
+			return invalidSource(err)
+		}
+	}
+	return nil
+}
+
+func invalidSource(err error) error {
+	return wire.Error(codes.InvalidArgument, "invalid_source", map[string]string{"message": err.Error()})
+}
+
+// adminError tells the client the kind of an error, and the log the rest.
+func (s *Scheduler) adminError(what string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrSourceExists):
+		return wire.Error(codes.AlreadyExists, "source_exists", nil)
+	case errors.Is(err, store.ErrSourceNotFound), errors.Is(err, store.ErrSourceChanged):
+		return wire.Error(codes.NotFound, "source_not_found", nil)
+	case errors.Is(err, store.ErrBadCursor):
+		return wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": "cursor"})
+	}
+	s.log.Warn("admin call failed", zap.String("call", what), zap.Error(err))
+	return wire.Error(codes.Unavailable, "store_unavailable", nil)
+}
+
+// ListDeadLetters reads a page of dead letters.
+func (s *Scheduler) ListDeadLetters(
+	ctx context.Context, req *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
+	f, err := deadFilter(req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	page, err := s.deps.Store.DeadLetters(ctx, f)
+	if err != nil {
+		return nil, s.adminError("list dead letters", err)
+	}
+	out := &adminv1.ListDeadLettersResponse{}
+	if page.Total >= 0 {
+		out.Total = &page.Total
+	}
+	if page.Next != "" {
+		out.NextCursor = &page.Next
+	}
+	for i := range page.Entries {
+		out.Entries = append(out.Entries, deadProto(&page.Entries[i]))
+	}
+	return out, nil
+}
+
+const (
+	defaultDeadLimit = 100
+	maxDeadLimit     = 1000
+)
+
+func deadFilter(req *adminv1.ListDeadLettersRequest) (store.DeadFilter, error) {
+	f := store.DeadFilter{
+		Tenant: req.GetTenant(), SourceID: req.GetSourceId(), Cursor: req.GetCursor(), Limit: defaultDeadLimit,
+		Since: hook.FromMillis(req.GetSince()),
+	}
+	invalid := func(field string) error {
+		return wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": field})
+	}
+	if f.Tenant != "" && !source.ValidName(f.Tenant) {
+		return f, invalid("tenant")
+	}
+	if _, _, ok := source.SplitID(f.SourceID); f.SourceID != "" && !ok {
+		return f, invalid("source_id")
+	}
+	if req.Limit != nil {
+		f.Limit = int(min(max(req.GetLimit(), 0), maxDeadLimit))
+	}
+	if req.Sink != nil {
+		if req.GetSink() > 63 {
+			return f, invalid("sink")
+		}
+		index := uint16(req.GetSink())
+		f.Sink = &index
+	}
+	if req.GetErrorClass() != "" {
+		class, ok := hook.ParseErrorClass(req.GetErrorClass())
+		if !ok {
+			return f, invalid("error_class")
+		}
+		f.Class = class
+	}
+	return f, nil
+}
+
+func deadProto(e *store.DeadEntry) *adminv1.DeadLetter {
+	return &adminv1.DeadLetter{
+		Id: e.Hook.String(), SourceId: e.Key.SourceID, TenantId: e.Key.Tenant, Seq: sequence(e.Hook),
+		ReceivedAt: e.ReceivedAt, DeadLetteredAt: e.At.Millis(), Size: e.BodySize, ContentType: e.ContentType,
+		Reason: e.Reason, Sink: uint32(e.Key.Index), SinkType: e.Key.Type, ErrorClass: e.Class.String(), Attempts: e.Attempts,
+	}
+}
+
+// sequence orders hooks by their minting and stays below 2^53: milliseconds since 2020, and 12 bits of the id's counter.
+func sequence(id hook.ID) int64 {
+	const epoch2020 = 1_577_836_800_000
+	return max(0, id.Millis()-epoch2020)<<12 | int64(id[6]&0x0f)<<8 | int64(id[7])
+}

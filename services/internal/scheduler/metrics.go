@@ -1,0 +1,105 @@
+package scheduler
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
+)
+
+// metrics of a scheduler. Labels come from the configuration alone: sink types and sources that exist.
+type metrics struct {
+	deliveries   *prometheus.CounterVec
+	deadLettered *prometheus.CounterVec
+	configErrors *prometheus.CounterVec
+	leading      prometheus.Gauge
+
+	mu    sync.Mutex
+	stats core.Stats
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_deliveries_total", Help: "Attempts that ended and were settled, by result.",
+		}, []string{"result", "sink"}),
+		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_dead_lettered_total", Help: "Deliveries that were given up.",
+		}, []string{"source_id", "sink"}),
+		configErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_config_errors_total", Help: "Permanent failures that are the operator's to mend.",
+		}, []string{"sink"}),
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
+	}
+	r.MustRegister(m.deliveries, m.deadLettered, m.configErrors, m.leading)
+	for name, g := range map[string]struct {
+		help string
+		read func(core.Stats) float64
+	}{
+		"running":       {"Attempts under way.", func(s core.Stats) float64 { return float64(s.Running) }},
+		"claimed":       {"Rows claimed and not settled.", func(s core.Stats) float64 { return float64(s.Claimed) }},
+		"claimed_bytes": {"Bytes of the hooks of claimed rows.", func(s core.Stats) float64 { return float64(s.ClaimedBytes) }},
+		"runnable":      {"Tenants that could start an attempt.", func(s core.Stats) float64 { return float64(s.Runnable) }},
+		"waiting":       {"Rows remembered until they are due.", func(s core.Stats) float64 { return float64(s.Waiting) }},
+		"backlogs":      {"Tenants with rows to scan.", func(s core.Stats) float64 { return float64(s.Backlogs) }},
+		"runners":       {"Sink-runners that are known.", func(s core.Stats) float64 { return float64(s.Runners) }},
+		"slots":         {"Attempts that the connected runners can take.", func(s core.Stats) float64 { return float64(s.Slots) }},
+		"keys":          {"Sinks with work.", func(s core.Stats) float64 { return float64(s.Keys) }},
+		"tenants":       {"Tenants with work.", func(s core.Stats) float64 { return float64(s.Tenants) }},
+	} {
+		r.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "ankusa_dispatch_" + name, Help: g.help},
+			func() float64 { return g.read(m.read()) },
+		))
+	}
+	return m
+}
+
+func (m *metrics) leads(yes bool) {
+	m.leading.Set(0)
+	if yes {
+		m.leading.Set(1)
+	}
+}
+
+func (m *metrics) observe(s core.Stats) {
+	m.mu.Lock()
+	m.stats = s
+	m.mu.Unlock()
+}
+
+func (m *metrics) read() core.Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stats
+}
+
+// settled counts a batch.
+func (m *metrics) settled(batch []store.Settlement) {
+	for i := range batch {
+		s := &batch[i]
+		m.deliveries.WithLabelValues(result(s), s.Delivery.Key.Type).Inc()
+		if s.Verdict.Kind == hook.Bury {
+			m.deadLettered.WithLabelValues(s.Delivery.Key.SourceID, s.Delivery.Key.Type).Inc()
+		}
+		if h := s.Verdict.State.History; len(h) > 0 && h[len(h)-1].Class == hook.PermanentConfig {
+			m.configErrors.WithLabelValues(s.Delivery.Key.Type).Inc()
+		}
+	}
+}
+
+func result(s *store.Settlement) string {
+	switch s.Verdict.Kind {
+	case hook.Complete:
+		return "delivered"
+	case hook.Bury:
+		return "dead"
+	case hook.Again:
+		return "retry"
+	default:
+		return "dropped"
+	}
+}

@@ -1,0 +1,303 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/wire"
+)
+
+// runnerConn is one runner's stream. What it is to be told gathers while the stream is busy, and goes out together.
+type runnerConn struct {
+	cancel context.CancelFunc
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	attempts []wire.Attempt
+	settled  []wire.Lease
+	dropped  []wire.Lease
+}
+
+func (r *runnerConn) tell(change func(*runnerConn)) {
+	r.mu.Lock()
+	change(r)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// errNotLeading answers everybody who asks a scheduler that does not lead.
+func errNotLeading() error { return wire.Error(codes.Unavailable, "dispatch_unavailable", nil) }
+
+// enter returns the term that leads now, and keeps it until leave is called.
+func (s *Scheduler) enter() (t *term, leave func(), err error) {
+	t = s.term.Load()
+	if t == nil {
+		return nil, nil, errNotLeading()
+	}
+	t.streams.Add(1)
+	select {
+	case <-t.done:
+		t.streams.Done()
+		return nil, nil, errNotLeading()
+	default:
+		return t, t.streams.Done, nil
+	}
+}
+
+// Lease serves one runner.
+func (s *Scheduler) Lease(stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello, err := wire.ReadHello(first.GetHello())
+	if err != nil {
+		return malformed(err)
+	}
+	t, leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if hello.HighestEpoch > t.leader.Epoch() {
+		return errNotLeading()
+	}
+	if err := t.record(stream.Context(), &hello); err != nil {
+		return err
+	}
+	return t.serveRunner(stream, &hello)
+}
+
+func malformed(err error) error {
+	return wire.Error(codes.InvalidArgument, "malformed_message", map[string]string{"message": err.Error()})
+}
+
+// record stores the runner before it gets its first lease, so that the next leader waits for it.
+func (t *term) record(ctx context.Context, h *wire.Hello) error {
+	cfg := t.scheduler.cfg.Core
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := t.leader.PutRunner(ctx, store.Runner{ID: h.Runner, Name: h.Name, Longest: cfg.AttemptTimeout + cfg.LeaseMargin})
+	if err != nil {
+		t.log.Warn("runner not recorded", zap.String("runner", h.Name), zap.Error(err))
+		return wire.Error(codes.Unavailable, "store_unavailable", nil)
+	}
+	return nil
+}
+
+func (t *term) serveRunner(
+	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse], h *wire.Hello,
+) error {
+	id := core.RunnerID(h.Runner)
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	conn := &runnerConn{cancel: cancel, wake: make(chan struct{}, 1)}
+	welcome := &dispatchv1.Welcome{Epoch: t.leader.Epoch()}
+	if err := stream.Send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Welcome{Welcome: welcome}}); err != nil {
+		return err
+	}
+	if !t.post(func(c *core.Core, now hook.Timestamp) { t.join(c, now, conn, h) }) {
+		return errNotLeading()
+	}
+	t.log.Info("runner joined", zap.String("runner", h.Name), zap.Uint32("slots", h.Credit.Slots))
+	received := make(chan error, 1)
+	go func() { received <- t.receive(stream, id, conn) }()
+	sent := make(chan error, 1)
+	go func() { sent <- conn.send(ctx, stream) }()
+	err := t.streamEnd(ctx, received, sent)
+	cancel()
+	t.post(func(c *core.Core, now hook.Timestamp) { t.part(c, now, id, conn) })
+	t.log.Info("runner left", zap.String("runner", h.Name), zap.Error(err))
+	return err
+}
+
+// streamEnd waits until the stream is over. The sender has ended when it returns; the receiver ends with the stream.
+func (t *term) streamEnd(ctx context.Context, received, sent chan error) error {
+	select {
+	case err := <-received:
+		return err
+	case err := <-sent:
+		return err
+	case <-t.done:
+		return errNotLeading()
+	case <-ctx.Done():
+		return errNotLeading()
+	}
+}
+
+// join replaces an earlier stream of the same runner.
+func (t *term) join(c *core.Core, now hook.Timestamp, conn *runnerConn, h *wire.Hello) {
+	id := core.RunnerID(h.Runner)
+	if old := t.conns[id]; old != nil {
+		old.cancel()
+	}
+	t.conns[id] = conn
+	running := make([]core.Running, len(h.Running))
+	for i, r := range h.Running {
+		running[i] = core.Running{Lease: core.LeaseRef(r.Lease), Row: r.Row, Attempt: r.Number, Left: r.Left}
+	}
+	c.Joined(now, id, core.Hello{
+		Types: h.SinkTypes, Slots: int(h.Credit.Slots), Running: running, Reports: reports(h.Unacknowledged),
+	})
+}
+
+func reports(in []wire.Report) []core.Report {
+	out := make([]core.Report, len(in))
+	for i, r := range in {
+		out[i] = core.Report{Lease: core.LeaseRef(r.Lease), Row: r.Row, Attempt: r.Number, Outcome: r.Outcome}
+	}
+	return out
+}
+
+// part takes note of a stream's end, unless another has taken its place.
+func (t *term) part(c *core.Core, now hook.Timestamp, id core.RunnerID, conn *runnerConn) {
+	if t.conns[id] != conn {
+		return
+	}
+	delete(t.conns, id)
+	c.Lost(now, id)
+}
+
+// receive reads what the runner says until the stream ends.
+func (t *term) receive(
+	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse], id core.RunnerID, conn *runnerConn,
+) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		e, err := t.said(m, id)
+		if err != nil {
+			return malformed(err)
+		}
+		current := func(c *core.Core, now hook.Timestamp) {
+			if t.conns[id] == conn {
+				e(c, now)
+			}
+		}
+		if !t.post(current) {
+			return errNotLeading()
+		}
+	}
+}
+
+func (t *term) said(m *dispatchv1.LeaseRequest, id core.RunnerID) (event, error) {
+	switch m := m.GetMessage().(type) {
+	case *dispatchv1.LeaseRequest_Outcomes:
+		list, err := wire.ReadReports(m.Outcomes.GetOutcomes())
+		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, reports(list)) }, err
+	case *dispatchv1.LeaseRequest_Credit:
+		credit, err := wire.ReadCredit(m.Credit)
+		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, int(credit.Slots)) }, err
+	case *dispatchv1.LeaseRequest_Goodbye:
+		return func(c *core.Core, now hook.Timestamp) { c.Leaving(now, id) }, nil
+	default:
+		return nil, errors.New("message: a second hello, or none of the known messages")
+	}
+}
+
+// maxAttempts bounds the attempts in one message.
+const maxAttempts = 512
+
+// send tells the runner what has gathered, until the stream ends.
+func (r *runnerConn) send(ctx context.Context, stream grpc.ServerStreamingServer[dispatchv1.LeaseResponse]) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.wake:
+		}
+		r.mu.Lock()
+		attempts, settled, dropped := r.attempts, r.settled, r.dropped
+		r.attempts, r.settled, r.dropped = nil, nil, nil
+		r.mu.Unlock()
+		for _, m := range messages(attempts, settled, dropped) {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func messages(attempts []wire.Attempt, settled, dropped []wire.Lease) (out []*dispatchv1.LeaseResponse) {
+	if len(dropped) > 0 {
+		drop := &dispatchv1.Drop{Leases: wire.LeasesProto(dropped)}
+		out = append(out, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Drop{Drop: drop}})
+	}
+	for len(attempts) > 0 {
+		n := min(len(attempts), maxAttempts)
+		m := wire.AttemptsProto(attempts[:n])
+		out = append(out, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Attempts{Attempts: m}})
+		attempts = attempts[n:]
+	}
+	if len(settled) > 0 {
+		m := &dispatchv1.Settled{Leases: wire.LeasesProto(settled)}
+		out = append(out, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Settled{Settled: m}})
+	}
+	return out
+}
+
+// push hands leases, acknowledgements and drops to the runners' streams. What is for a runner without a stream is
+// dropped: its next hello sorts it out.
+func (t *term) push(e *core.Effects) {
+	type told struct {
+		attempts         []wire.Attempt
+		settled, dropped []wire.Lease
+	}
+	news := make(map[core.RunnerID]*told)
+	of := func(id core.RunnerID) *told {
+		if news[id] == nil {
+			news[id] = &told{}
+		}
+		return news[id]
+	}
+	for i := range e.Leases {
+		to := of(e.Leases[i].Runner)
+		to.attempts = append(to.attempts, t.attempt(&e.Leases[i]))
+	}
+	for _, a := range e.Acks {
+		to := of(a.Runner)
+		to.settled = append(to.settled, wire.Lease(a.Lease))
+	}
+	for _, d := range e.Drops {
+		to := of(d.Runner)
+		to.dropped = append(to.dropped, wire.Lease(d.Lease))
+	}
+	for id, n := range news {
+		if conn := t.conns[id]; conn != nil {
+			conn.tell(func(r *runnerConn) {
+				r.attempts = append(r.attempts, n.attempts...)
+				r.settled = append(r.settled, n.settled...)
+				r.dropped = append(r.dropped, n.dropped...)
+			})
+		}
+	}
+}
+
+func (t *term) attempt(l *core.Lease) wire.Attempt {
+	cfg := t.scheduler.cfg.Core
+	return wire.Attempt{
+		Lease: wire.Lease(l.Ref), Row: l.Delivery.Row, Number: l.Attempt,
+		Timeout: cfg.AttemptTimeout, Left: cfg.AttemptTimeout + cfg.LeaseMargin - time.Second,
+		SourceRevision: l.Source.Revision, Incarnation: l.Delivery.Incarnation,
+		ReplayID: l.Delivery.ReplayID, Size: uint64(l.Delivery.Size),
+	}
+}

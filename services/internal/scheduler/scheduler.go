@@ -1,0 +1,267 @@
+// Package scheduler runs one scheduler: it stands for election, and while it leads it claims rows, leases attempts to
+// runners and settles outcomes. Every scheduler serves the admin services; only the leader serves dispatch and events.
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	eventv1 "ankusa.dev/proto/gen/ankusa/event/v1"
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/source"
+	"ankusa.dev/services/internal/sourcecache"
+	"ankusa.dev/services/internal/store"
+)
+
+// Config of a scheduler.
+type Config struct {
+	Core core.Config
+	// Retry is the policy of sources without settings of their own.
+	Retry hook.RetryPolicy
+	// Lease is how long a leader leads without renewing; Renew is how often it renews.
+	Lease, Renew time.Duration
+	// Exclusive: the store is open in this process alone, so whoever led before is gone, with its runners.
+	Exclusive bool
+	// History keeps what happened to deliveries, for Retention.
+	History   bool
+	Retention time.Duration
+	// Rules by which sources are validated.
+	Rules source.Rules
+}
+
+// Deps are what a scheduler needs of its process.
+type Deps struct {
+	Store   *store.Store
+	Log     *zap.Logger
+	Metrics prometheus.Registerer
+	// Health gets the state of the dispatch and event services; it may be nil.
+	Health *health.Server
+	// Collector collects old versions of the store; nil where the store does it by itself or somebody else does.
+	Collector kv.Collector
+	// CheckSource refuses sources for reasons beyond their form, such as where they may send; it may be nil.
+	CheckSource func(*source.Source) error
+}
+
+// Scheduler is one candidate for leadership.
+type Scheduler struct {
+	adminv1.UnimplementedSourceServiceServer
+	adminv1.UnimplementedDeadLetterServiceServer
+	dispatchv1.UnimplementedDispatchServiceServer
+	eventv1.UnimplementedEventServiceServer
+
+	cfg     Config
+	deps    Deps
+	log     *zap.Logger
+	id      [16]byte
+	sources *sourcecache.Cache[*source.Source]
+	term    atomic.Pointer[term]
+	metrics *metrics
+}
+
+// New makes a scheduler; Run starts it.
+func New(cfg Config, d Deps) (*Scheduler, error) {
+	if cfg.Lease < 2*cfg.Renew || cfg.Renew <= 0 {
+		return nil, fmt.Errorf("scheduler.renew_ms must be at most half of scheduler.lease_ms, got %d", cfg.Renew.Milliseconds())
+	}
+	s := &Scheduler{
+		cfg: cfg, deps: d, log: d.Log, metrics: newMetrics(d.Metrics),
+		sources: sourcecache.Plain(d.Store, sourcecache.Default()),
+	}
+	if _, err := rand.Read(s.id[:]); err != nil {
+		return nil, fmt.Errorf("make scheduler id: %w", err)
+	}
+	s.serving(false)
+	return s, nil
+}
+
+// Register adds the scheduler's services to a server.
+func (s *Scheduler) Register(r grpc.ServiceRegistrar) {
+	adminv1.RegisterSourceServiceServer(r, s)
+	adminv1.RegisterDeadLetterServiceServer(r, s)
+	dispatchv1.RegisterDispatchServiceServer(r, s)
+	eventv1.RegisterEventServiceServer(r, s)
+}
+
+// Run stands for election and leads, again and again, until the context is cancelled. No error of the store ends it.
+func (s *Scheduler) Run(ctx context.Context) error {
+	s.serveAdmin(healthpb.HealthCheckResponse_SERVING)
+	for {
+		lease, ok := s.stand(ctx)
+		if !ok {
+			break
+		}
+		if err := s.lead(ctx, lease); err != nil && ctx.Err() == nil {
+			s.log.Warn("leadership ended", zap.Uint64("epoch", lease.Epoch), zap.Error(err))
+		}
+	}
+	s.serveAdmin(healthpb.HealthCheckResponse_NOT_SERVING)
+	return nil
+}
+
+// stand waits until the lease is this scheduler's; ok is false when the context is cancelled.
+func (s *Scheduler) stand(ctx context.Context) (lease store.Lease, ok bool) {
+	var seen store.Lease
+	var since time.Time
+	for first := true; ctx.Err() == nil; first = false {
+		if !first && !sleep(ctx, s.cfg.Renew/2) {
+			break
+		}
+		now, err := s.within(ctx, func(ctx context.Context) (store.Lease, error) { return s.deps.Store.LeaderLease(ctx) })
+		if err != nil {
+			s.log.Warn("leader lease not readable", zap.Error(err))
+			continue
+		}
+		if now != seen || since.IsZero() {
+			seen, since = now, time.Now()
+		}
+		if free := now.Holder == [16]byte{}; !free && !s.cfg.Exclusive && time.Since(since) < s.cfg.Lease+s.cfg.Renew {
+			continue
+		}
+		lease, err := s.within(ctx, func(ctx context.Context) (store.Lease, error) {
+			return s.deps.Store.TakeLease(ctx, now, s.id)
+		})
+		if err == nil {
+			return lease, true
+		}
+		if !errors.Is(err, store.ErrLeaseChanged) {
+			s.log.Warn("leader lease not taken", zap.Error(err))
+		}
+	}
+	return lease, false
+}
+
+// within bounds one call about the lease by the time in which it must have an answer.
+func (s *Scheduler) within(ctx context.Context, call func(context.Context) (store.Lease, error)) (store.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Lease)
+	defer cancel()
+	return call(ctx)
+}
+
+// lead runs one term, from the fence to its end. The term ends when the lease could not be renewed in time, when a later
+// leader has fenced it, or when the context is cancelled: then the lease is given back.
+func (s *Scheduler) lead(ctx context.Context, lease store.Lease) error {
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &renewal{scheduler: s, lease: lease, valid: began}
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		cancel(r.run(ctx))
+	}()
+	err := s.serve(ctx, cancel, lease)
+	cancel(err)
+	<-renewed
+	if !errors.Is(context.Cause(ctx), store.ErrDeposed) && !errors.Is(context.Cause(ctx), store.ErrLeaseChanged) {
+		s.resign(r.lease)
+	}
+	return context.Cause(ctx)
+}
+
+func (s *Scheduler) resign(lease store.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Renew)
+	defer cancel()
+	if err := s.deps.Store.ReleaseLease(ctx, lease); err != nil {
+		s.log.Warn("leader lease not given back", zap.Error(err))
+	}
+}
+
+// serve fences what came before and runs the term.
+func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, lease store.Lease) error {
+	leader, err := s.deps.Store.Lead(ctx, lease, store.LeaderOptions{History: s.cfg.History})
+	if err != nil {
+		return err
+	}
+	t, err := s.newTerm(ctx, end, leader)
+	if err != nil {
+		return err
+	}
+	s.log.Info("leading", zap.Uint64("epoch", lease.Epoch))
+	s.term.Store(t)
+	s.serving(true)
+	err = t.run(ctx)
+	s.serving(false)
+	s.term.Store(nil)
+	t.streams.Wait()
+	return err
+}
+
+// errLeaseLapsed: the lease was not renewed in time.
+var errLeaseLapsed = errors.New("leader lease lapsed")
+
+// renewal keeps the lease. valid is when the last renewal that succeeded began: what a standby counts from is later.
+type renewal struct {
+	scheduler *Scheduler
+	lease     store.Lease
+	valid     time.Time
+}
+
+func (r *renewal) run(ctx context.Context) error {
+	for sleep(ctx, r.scheduler.cfg.Renew) {
+		began := time.Now()
+		lease, err := r.renew(ctx)
+		switch {
+		case err == nil:
+			r.lease, r.valid = lease, began
+		case errors.Is(err, store.ErrLeaseChanged):
+			return err
+		case time.Since(r.valid) >= r.scheduler.cfg.Lease:
+			return fmt.Errorf("%w: %w", errLeaseLapsed, err)
+		}
+	}
+	return nil
+}
+
+// renew has until the lease lapses, and no longer.
+func (r *renewal) renew(ctx context.Context) (store.Lease, error) {
+	ctx, cancel := context.WithDeadline(ctx, r.valid.Add(r.scheduler.cfg.Lease))
+	defer cancel()
+	return r.scheduler.deps.Store.RenewLease(ctx, r.lease)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// serving tells clients, which look for the leader by its health.
+func (s *Scheduler) serving(leads bool) {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if leads {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	s.metrics.leads(leads)
+	s.setHealth(status, dispatchv1.DispatchService_ServiceDesc.ServiceName, eventv1.EventService_ServiceDesc.ServiceName)
+}
+
+func (s *Scheduler) serveAdmin(status healthpb.HealthCheckResponse_ServingStatus) {
+	s.setHealth(status, adminv1.SourceService_ServiceDesc.ServiceName, adminv1.DeadLetterService_ServiceDesc.ServiceName)
+}
+
+func (s *Scheduler) setHealth(status healthpb.HealthCheckResponse_ServingStatus, services ...string) {
+	for _, name := range services {
+		if s.deps.Health != nil {
+			s.deps.Health.SetServingStatus(name, status)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package scheduler
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
+)
+
+// event is something that happens to the core; it runs on the loop.
+type event func(*core.Core, hook.Timestamp)
+
+// term is the time of one leadership: the loop that owns the core, and the goroutines that carry out its effects.
+type term struct {
+	scheduler *Scheduler
+	leader    *store.Leader
+	log       *zap.Logger
+	end       context.CancelCauseFunc
+	done      <-chan struct{}
+	clock     clock
+	events    chan event
+	core      *core.Core
+	slots     *slots
+	hub       *hub
+	work      sync.WaitGroup // reads, scans, records
+	streams   sync.WaitGroup
+	admit     chan struct{} // bounds the reads and scans under way
+	conns     map[core.RunnerID]*runnerConn
+	writers   *writers
+}
+
+// clock carries a timestamp of the store on by the monotonic clock.
+type clock struct {
+	base  hook.Timestamp
+	since time.Time
+}
+
+func (c clock) now() hook.Timestamp { return c.base.Add(time.Since(c.since)) }
+
+// maxReads bounds the reads and scans under way at once.
+const maxReads = 16
+
+// eventQueue bounds the events that wait for the loop: streams block beyond it.
+const eventQueue = 1024
+
+func (s *Scheduler) newTerm(ctx context.Context, end context.CancelCauseFunc, leader *store.Leader) (*term, error) {
+	since := time.Now()
+	now, err := s.deps.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.known(ctx, leader)
+	if err != nil {
+		return nil, err
+	}
+	t := &term{
+		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, done: ctx.Done(),
+		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
+		conns: make(map[core.RunnerID]*runnerConn), hub: newHub(now),
+	}
+	t.core = core.New(s.cfg.Core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
+	t.slots = newSlots(t)
+	t.writers = newWriters(t)
+	return t, nil
+}
+
+// known reads which runners may still hold leases of earlier terms. In a store of one process they went with the
+// process that led before.
+func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[core.RunnerID]time.Duration, error) {
+	records, err := s.deps.Store.Runners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[core.RunnerID]time.Duration, len(records))
+	for _, r := range records {
+		if !s.cfg.Exclusive {
+			known[r.ID] = r.Longest
+			continue
+		}
+		if err := leader.RemoveRunner(ctx, r.ID); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+// run owns the core until the context ends, and returns when every goroutine of the term has ended.
+func (t *term) run(ctx context.Context) error {
+	t.work.Add(2)
+	go func() { defer t.work.Done(); t.recount(ctx) }()
+	go func() { defer t.work.Done(); t.keep(ctx) }()
+	t.loop(ctx)
+	t.hub.close()
+	t.slots.close()
+	t.work.Wait()
+	return context.Cause(ctx)
+}
+
+// maxBurst bounds the events that are handled before their effects are carried out.
+const maxBurst = 256
+
+func (t *term) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-t.events:
+			e(t.core, t.clock.now())
+			t.burst()
+		case <-timer.C:
+		}
+		t.core.Tick(t.clock.now())
+		wake := t.perform(ctx, t.core.Take())
+		t.scheduler.metrics.observe(t.core.Stats())
+		if wake == 0 {
+			timer.Stop()
+			continue
+		}
+		timer.Reset(max(0, wake.Sub(t.clock.now())) + time.Millisecond/2)
+	}
+}
+
+// burst handles what has queued meanwhile, so that its effects go out together.
+func (t *term) burst() {
+	for range maxBurst {
+		select {
+		case e := <-t.events:
+			e(t.core, t.clock.now())
+		default:
+			return
+		}
+	}
+}
+
+// post hands an event to the loop; false when the term is over.
+func (t *term) post(e event) bool {
+	select {
+	case t.events <- e:
+		return true
+	case <-t.done:
+		return false
+	}
+}
+
+// perform carries effects out, and returns when the core wants to be woken.
+func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
+	for i := range e.Settles {
+		t.slots.submit(e.Settles[i])
+	}
+	t.push(&e)
+	for _, r := range e.Reads {
+		t.spawn(func() { t.read(ctx, r) })
+	}
+	for _, s := range e.Scans {
+		t.spawn(func() { t.scan(ctx, s) })
+	}
+	for _, id := range e.Forget {
+		t.spawn(func() { t.forget(ctx, id) })
+	}
+	t.hub.publish(e.Events)
+	return e.Wake
+}
+
+func (t *term) spawn(f func()) {
+	t.work.Add(1)
+	go func() {
+		defer t.work.Done()
+		f()
+	}()
+}
+
+// readTimeout bounds one read or scan, so that a stuck region delays nobody else's for long.
+const readTimeout = 5 * time.Second
+
+// reading runs a read with its deadline, as one of at most maxReads.
+func (t *term) reading(ctx context.Context, read func(context.Context) error) error {
+	select {
+	case t.admit <- struct{}{}:
+		defer func() { <-t.admit }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return read(ctx)
+}
+
+func (t *term) read(ctx context.Context, r core.Read) {
+	var found []store.Found
+	var sources map[string]core.Source
+	err := t.reading(ctx, func(ctx context.Context) (err error) {
+		find := t.scheduler.deps.Store.Rows
+		if r.Anew {
+			find = t.scheduler.deps.Store.Reread
+		}
+		if found, _, err = find(ctx, r.Rows); err == nil {
+			sources, err = t.scheduler.sourcesOf(ctx, len(r.Rows), func(i int) string { return r.Rows[i].Key.SourceID })
+		}
+		return err
+	})
+	if err != nil {
+		t.log.Warn("rows not read", zap.Int("rows", len(r.Rows)), zap.Error(err))
+		t.post(func(c *core.Core, now hook.Timestamp) { c.ReadFailed(now, r) })
+		return
+	}
+	rows := make([]core.Found, len(found))
+	for i, f := range found {
+		rows[i] = core.Found{Delivery: f.Delivery, Hook: f.Hook}
+	}
+	t.post(func(c *core.Core, now hook.Timestamp) { c.RowsRead(now, r, rows, sources) })
+}
+
+func (t *term) scan(ctx context.Context, s core.Scan) {
+	var page store.DuePage
+	var sources map[string]core.Source
+	err := t.reading(ctx, func(ctx context.Context) (err error) {
+		page, err = t.scheduler.deps.Store.ScanDue(ctx, store.DueScan{
+			Partition: s.Partition, Key: s.Key, From: s.From, After: s.After, Limit: s.Limit,
+		})
+		if err == nil {
+			sources, err = t.scheduler.sourcesOf(ctx, 1, func(int) string { return s.Key.SourceID })
+		}
+		return err
+	})
+	if err != nil {
+		t.log.Warn("rows not scanned", zap.Stringer("key", s.Key), zap.Error(err))
+		t.post(func(c *core.Core, now hook.Timestamp) { c.ScanFailed(now, s) })
+		return
+	}
+	t.post(func(c *core.Core, now hook.Timestamp) { c.Scanned(now, s, page.Rows, page.More, sources) })
+}
+
+// forget removes a runner's record. One that stays costs the next leader a wait, no more.
+func (t *term) forget(ctx context.Context, id core.RunnerID) {
+	if err := t.leader.RemoveRunner(ctx, id); err != nil && ctx.Err() == nil {
+		t.log.Warn("runner's record not removed", zap.Binary("runner_id", id[:]), zap.Error(err))
+	}
+}
+
+// recount reads by the counters which sinks have rows, all partitions at once, and leaves them to scans.
+func (t *term) recount(ctx context.Context) {
+	var all sync.WaitGroup
+	for p := range t.scheduler.deps.Store.Partitions() {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			t.recountPartition(ctx, uint8(p))
+		}()
+	}
+	all.Wait()
+}
+
+func (t *term) recountPartition(ctx context.Context, partition uint8) {
+	for ctx.Err() == nil {
+		err := t.scheduler.deps.Store.Outstanding(ctx, partition, func(w store.Work) {
+			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position) })
+		})
+		if err == nil {
+			return
+		}
+		t.log.Warn("counters not read", zap.Uint8("partition", partition), zap.Error(err))
+		sleep(ctx, time.Second)
+	}
+}
+
+// sourcesOf looks up the sources of some rows as they are now.
+func (s *Scheduler) sourcesOf(ctx context.Context, n int, id func(int) string) (map[string]core.Source, error) {
+	out := make(map[string]core.Source, 1)
+	for i := range n {
+		sourceID := id(i)
+		if _, done := out[sourceID]; done {
+			continue
+		}
+		src, err := s.sourceOf(ctx, sourceID)
+		if err != nil {
+			return nil, err
+		}
+		out[sourceID] = src
+	}
+	return out, nil
+}

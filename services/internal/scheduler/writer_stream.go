@@ -1,0 +1,176 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/wire"
+)
+
+// Notify serves one writer: each message is acknowledged when the core has taken it.
+func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	id, err := wire.ReadWriterHello(first.GetHello())
+	if err != nil {
+		return malformed(err)
+	}
+	t, leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	t.writers.joined(id)
+	defer t.writers.parted(id)
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	acks := &acks{wake: make(chan struct{}, 1)}
+	received := make(chan error, 1)
+	go func() { received <- t.hear(stream, acks) }()
+	sent := make(chan error, 1)
+	go func() { sent <- acks.send(ctx, stream) }()
+	return t.streamEnd(ctx, received, sent)
+}
+
+func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse], acks *acks) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		committed, err := wire.ReadCommitted(m.GetCommitted())
+		if err != nil {
+			return malformed(err)
+		}
+		groups := make([]core.Group, len(committed.Groups))
+		for i, g := range committed.Groups {
+			groups[i] = core.Group{Partition: g.Partition, Key: g.Key, Start: g.Start, Hooks: g.Hooks}
+		}
+		took := func(c *core.Core, now hook.Timestamp) {
+			c.Notified(now, groups)
+			for _, b := range committed.Backlogs {
+				c.Backlog(now, b.Partition, b.Key, b.From)
+			}
+			acks.upTo(committed.Sequence)
+		}
+		if !t.post(took) {
+			return errNotLeading()
+		}
+	}
+}
+
+// acks sends the last sequence number that was taken; earlier ones that the stream was too busy for are implied.
+type acks struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	last uint64
+}
+
+func (a *acks) upTo(sequence uint64) {
+	a.mu.Lock()
+	a.last = max(a.last, sequence)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *acks) send(ctx context.Context, stream grpc.ServerStreamingServer[dispatchv1.NotifyResponse]) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.wake:
+		}
+		a.mu.Lock()
+		last := a.last
+		a.mu.Unlock()
+		if err := stream.Send(&dispatchv1.NotifyResponse{Acknowledged: last}); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// writerGrace is how long a writer may be away before what it may have committed and not named is looked for.
+	writerGrace = 5 * time.Second
+	// flagPeriod is how often raised flags are looked for.
+	flagPeriod = 10 * time.Second
+)
+
+// writers looks for rows that nobody will name: a writer that went away may have committed some, and one that reached
+// no leader raised a flag.
+type writers struct {
+	term *term
+	mu   sync.Mutex
+	here map[wire.RunID]int
+	gone map[wire.RunID]time.Time
+}
+
+func newWriters(t *term) *writers {
+	return &writers{term: t, here: make(map[wire.RunID]int), gone: make(map[wire.RunID]time.Time)}
+}
+
+func (w *writers) joined(id wire.RunID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.here[id]++
+	delete(w.gone, id)
+}
+
+func (w *writers) parted(id wire.RunID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.here[id]--; w.here[id] == 0 {
+		delete(w.here, id)
+		w.gone[id] = time.Now()
+	}
+}
+
+// missing forgets and counts the writers that have been away for longer than the grace.
+func (w *writers) missing() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, since := range w.gone {
+		if time.Since(since) >= writerGrace {
+			delete(w.gone, id)
+			n++
+		}
+	}
+	return n
+}
+
+// run recounts whenever a writer stays away or has raised its flag.
+func (w *writers) run(ctx context.Context) {
+	flags := make(map[wire.RunID]bool)
+	for sleep(ctx, flagPeriod/2) {
+		n := w.missing()
+		raised, err := w.term.scheduler.deps.Store.Flagged(ctx)
+		if err != nil {
+			w.term.log.Warn("writers' flags not readable", zap.Error(err))
+			continue
+		}
+		now := make(map[wire.RunID]bool, len(raised))
+		for _, id := range raised {
+			now[id] = true
+			if !flags[id] {
+				n++
+			}
+		}
+		flags = now
+		if n > 0 {
+			w.term.log.Info("writers away or flagged, counting rows", zap.Int("writers", n))
+			w.term.recount(ctx)
+		}
+	}
+}
