@@ -1,0 +1,15 @@
+package run
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+)
+
+// Signals returns a context that SIGINT and SIGTERM cancel. From the first of them on, the next one ends the process at
+// once, as if nothing handled it. release frees what Signals holds.
+func Signals(parent context.Context) (ctx context.Context, release func()) {
+	ctx, restore := signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, restore)
+	return ctx, restore
+}
