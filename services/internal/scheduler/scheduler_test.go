@@ -1,0 +1,150 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/wire"
+)
+
+var delivered = hook.Outcome{Class: hook.Delivered, Status: 200, Duration: time.Millisecond}
+
+func TestAHookIsLeasedWhenItIsNotified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 1)
+		r, w := newRunner(t), s.writer()
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		began := time.Now()
+		ids, groups := w.commit("demo", hook.DefaultTenant, 1)
+		w.notify(groups)
+		a := r.leased(1)[0]
+		require.Equal(t, ids[0], a.Row.Hook)
+		require.EqualValues(t, 1, a.Number)
+		require.Less(t, time.Since(began), 10*time.Millisecond, "a commit wakes, nothing polls")
+		fetched, err := s.store.Fetch(t.Context(), []hook.Row{a.Row})
+		require.NoError(t, err)
+		require.Equal(t, "body of demo", string(fetched[0].Hook.Body))
+		require.Equal(t, a.Lease.Epoch, fetched[0].Epoch)
+		require.NotNil(t, fetched[0].Delivery)
+		r.settle(a, delivered)
+		require.Zero(t, s.outstanding())
+		fetched, err = s.store.Fetch(t.Context(), []hook.Row{a.Row})
+		require.NoError(t, err)
+		require.Nil(t, fetched[0].Delivery)
+		require.Nil(t, fetched[0].Hook, "the hook goes with its only delivery")
+	})
+}
+
+func TestAFailureIsRetriedAndItsAttemptsStandInTheRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 2)
+		r, w := newRunner(t), s.writer()
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		_, groups := w.commit("demo", "acme", 1)
+		w.notify(groups)
+		first := r.leased(2)
+		r.settle(first[1], delivered)
+		r.settle(first[0], hook.Outcome{Class: hook.Transient, Reason: "http: status 503", Status: 503})
+		again := r.leased(1)[0]
+		require.EqualValues(t, 2, again.Number)
+		require.Equal(t, first[0].Row.Key, again.Row.Key)
+		require.NotEqual(t, first[0].Row.Version, again.Row.Version)
+		fetched, err := s.store.Fetch(t.Context(), []hook.Row{again.Row})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, fetched[0].Delivery.Attempts, "L23: the attempts stand in the row")
+		require.NotNil(t, fetched[0].Hook, "the hook stays until its last delivery ended")
+		r.settle(again, hook.Outcome{Class: hook.Permanent, Reason: "http: status 410", Status: 410})
+		require.Zero(t, s.outstanding())
+		dead, err := s.store.DeadLetters(t.Context(), store.DeadFilter{Limit: 10})
+		require.NoError(t, err)
+		require.Len(t, dead.Entries, 1)
+		require.EqualValues(t, 1, dead.Total)
+		require.Equal(t, "http: status 410", dead.Entries[0].Reason)
+		require.Equal(t, hook.ErrorPermanent, dead.Entries[0].Class)
+		require.Equal(t, "text/plain", dead.Entries[0].ContentType)
+	})
+}
+
+func TestL06_ALostRunnersRowsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 1)
+		r, w := newRunner(t), s.writer()
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		_, groups := w.commit("demo", hook.DefaultTenant, 1)
+		w.notify(groups)
+		r.leased(1)
+		require.NoError(t, r.stream.CloseSend())
+		other := newRunner(t)
+		other.connect(n, 8, nil, nil)
+		a := other.leased(1)[0]
+		require.EqualValues(t, 1, a.Number, "a loss is no attempt")
+		other.settle(a, delivered)
+		require.Zero(t, s.outstanding())
+	})
+}
+
+func TestANewLeaderClaimsWhatTheLastOneLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		one := s.start(testConfig())
+		one.leads(t)
+		s.source(one, "demo", 1)
+		w := s.writer()
+		w.connect(one)
+		_, groups := w.commit("demo", hook.DefaultTenant, 300)
+		w.notify(groups)
+		one.stop()
+		two := s.start(testConfig())
+		two.leads(t)
+		r := newRunner(t)
+		r.connect(two, 1000, nil, nil)
+		for range 300 {
+			r.settle(r.leased(1)[0], delivered)
+		}
+		require.Zero(t, s.outstanding())
+	})
+}
+
+func TestI5_AChangeOfLeaderAloneDeliversNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		one := s.start(testConfig())
+		one.leads(t)
+		two := s.start(testConfig())
+		s.source(one, "demo", 1)
+		r, w := newRunner(t), s.writer()
+		r.connect(one, 8, nil, nil)
+		w.connect(one)
+		_, groups := w.commit("demo", hook.DefaultTenant, 2)
+		w.notify(groups)
+		a := r.leased(2)
+		one.stop()
+		two.leads(t)
+		r.connect(two, 8, []wire.Running{{Lease: a[0].Lease, Row: a[0].Row, Number: 1, Left: 20 * time.Second, Incarnation: a[0].Incarnation}},
+			[]wire.Report{{Lease: a[1].Lease, Row: a[1].Row, Number: 1, Outcome: delivered}})
+		for !r.settled[a[1].Lease] {
+			r.hear()
+		}
+		r.settle(a[0], delivered)
+		require.Zero(t, s.outstanding())
+		require.Empty(t, r.attempts)
+		require.Empty(t, r.dropped)
+	})
+}
