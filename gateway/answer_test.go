@@ -2,12 +2,16 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -32,7 +36,7 @@ func TestAnErrorShowsItsReasonAndFieldsAndNothingElse(t *testing.T) {
 		"internal":          {status.Error(codes.Internal, "key 0x12"), 500, `{"error":"internal"}`},
 		"unknown":           {status.Error(codes.Unknown, "key 0x12"), 500, `{"error":"internal"}`},
 		"no leader":         {status.Error(codes.Unavailable, "10.0.0.1 refused"), 503, `{"error":"dispatch_unavailable"}`},
-		"limit":             {status.Error(codes.ResourceExhausted, "x"), 429, `{"error":"overload"}`},
+		"limit":             {status.Error(codes.ResourceExhausted, "x"), 429, `{"error":"rate_limited"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := serve(t, &scheduler{get: func(context.Context, *adminv1.GetSourceRequest) (*adminv1.GetSourceResponse, error) {
@@ -136,33 +140,62 @@ func TestAPageOfAnotherSiteIsRefused(t *testing.T) {
 	require.JSONEq(t, `{"error":"forbidden","message":"a page of another site asked"}`, res.body)
 }
 
-func TestHealthReadyAndMetrics(t *testing.T) {
+func TestHealthAnswersAsLongAsTheProcessRuns(t *testing.T) {
+	a := serve(t, &scheduler{})
+	a.scheduler.Stop()
+	res := a.do(http.MethodGet, "/health", "")
+	require.Equal(t, http.StatusOK, res.status)
+	require.JSONEq(t, `{"status":"ok","instance":"test","version":"1.2.3","roles":["gateway","scheduler"]}`, res.body)
+}
+
+func TestReadyFollowsTheHealthOfThePeers(t *testing.T) {
 	s := &scheduler{}
 	a := serve(t, s)
-	require.Equal(t, `{"status":"ok","instance":"test","version":"1.2.3","roles":["gateway","scheduler"]}`, a.do(http.MethodGet, "/health", "").body)
-	require.Equal(t, "metric 1", a.do(http.MethodGet, "/metrics", "").body)
-
 	res := a.do(http.MethodGet, "/ready", "")
 	require.Equal(t, http.StatusOK, res.status)
-	require.Equal(t, `{"status":"ok"}`, res.body)
+	require.JSONEq(t, `{"status":"ok","instance":"test"}`, res.body)
 
 	s.health.SetServingStatus(adminv1.SourceService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	res = a.do(http.MethodGet, "/ready", "")
 	require.Equal(t, http.StatusServiceUnavailable, res.status)
 	require.Equal(t, "1", res.header.Get("Retry-After"))
-	require.JSONEq(t, `{"error":"dispatch_unavailable","peer":"scheduler"}`, res.body)
+	require.JSONEq(t, `{"status":"unavailable","instance":"test","error":"not_ready","scheduler":"dispatch_unavailable"}`, res.body)
 
 	a.scheduler.Stop()
 	require.Equal(t, http.StatusServiceUnavailable, a.do(http.MethodGet, "/ready", "").status)
-	require.Equal(t, http.StatusOK, a.do(http.MethodGet, "/health", "").status, "alive without a scheduler")
+}
+
+func TestReadyNamesAnotherPeerThatIsDown(t *testing.T) {
+	down, err := grpc.NewClient("passthrough:///ingest",
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, down.Close()) }()
+	a := serve(t, &scheduler{others: map[string]grpc.ClientConnInterface{"ingest": down}})
+	res := a.do(http.MethodGet, "/ready", "")
+	require.JSONEq(t, `{"status":"unavailable","instance":"test","error":"not_ready","ingest":"ingest_unavailable"}`, res.body)
+}
+
+func TestMetricsCountByRouteAndNeverByWhatAClientSends(t *testing.T) {
+	a := serve(t, &scheduler{get: func(_ context.Context, r *adminv1.GetSourceRequest) (*adminv1.GetSourceResponse, error) {
+		return nil, explained(t, codes.NotFound, "source_not_found", nil)
+	}})
+	for _, name := range []string{"a", "b"} {
+		a.do(http.MethodGet, "/v1/tenants/acme/sources/"+name, "")
+	}
+	a.do(http.MethodGet, "/v1/nothing", "")
+	metrics := a.do(http.MethodGet, "/metrics", "").body
+	require.Contains(t, metrics, `ankusa_gateway_requests_total{method="GET",route="/v1/tenants/{tenant}/sources/{name}",status="404"} 2`)
+	require.NotContains(t, metrics, "nothing")
 }
 
 func TestValidateReturnsEveryFaultAtOnce(t *testing.T) {
 	require.NoError(t, gateway.Default().Validate())
 	require.EqualError(t, gateway.Config{}.Validate(), "gateway.call_timeout_ms must be more than 0, got 0\n"+
 		"gateway.max_body_bytes must be at least 1, got 0\n"+
+		"gateway.max_streams must be at least 1, got 0\n"+
 		"gateway.ready_timeout_ms must be more than 0, got 0\n"+
 		"gateway.stream_write_timeout_ms must be more than 0, got 0")
-	_, err := gateway.New(gateway.Config{}, gateway.Peers{}, nil, nil)
+	_, err := gateway.New(gateway.Config{}, gateway.Deps{})
 	require.Error(t, err)
 }

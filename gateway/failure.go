@@ -35,7 +35,7 @@ var verdicts = map[codes.Code]verdict{
 	codes.AlreadyExists:      {http.StatusConflict, "conflict"},
 	codes.FailedPrecondition: {http.StatusConflict, "conflict"},
 	codes.Aborted:            {http.StatusConflict, "conflict"},
-	codes.ResourceExhausted:  {http.StatusTooManyRequests, "overload"},
+	codes.ResourceExhausted:  {http.StatusTooManyRequests, "rate_limited"},
 	codes.Unimplemented:      {http.StatusNotImplemented, "not_implemented"},
 	codes.Unavailable:        {http.StatusServiceUnavailable, "dispatch_unavailable"},
 	codes.DeadlineExceeded:   {http.StatusServiceUnavailable, "dispatch_unavailable"},
@@ -43,6 +43,7 @@ var verdicts = map[codes.Code]verdict{
 
 // Reasons whose status is not that of their gRPC code.
 var statusOfReason = map[string]int{
+	"overload":          http.StatusServiceUnavailable,
 	"resume_expired":    http.StatusGone,
 	"payload_too_large": http.StatusRequestEntityTooLarge,
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -44,6 +46,7 @@ type scheduler struct {
 	watch  func(*eventv1.WatchRequest, grpc.ServerStreamingServer[eventv1.WatchResponse]) error
 
 	health *health.Server
+	others map[string]grpc.ClientConnInterface
 }
 
 func (s *scheduler) CreateSource(ctx context.Context, r *adminv1.CreateSourceRequest) (*adminv1.CreateSourceResponse, error) {
@@ -133,8 +136,11 @@ func serve(t *testing.T, s *scheduler, mend ...func(*gateway.Config)) *api {
 		f(&cfg)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metric 1\n") })
-	handler, err := gateway.New(cfg, gateway.Peers{Admin: conn, Leader: conn}, metrics, zap.New(core))
+	registry := prometheus.NewRegistry()
+	handler, err := gateway.New(cfg, gateway.Deps{
+		Admin: conn, Leader: conn, Others: s.others,
+		MetricsHandler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Metrics: registry, Log: zap.New(core),
+	})
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	eventv1 "ankusa.dev/proto/gen/ankusa/event/v1"
@@ -37,6 +37,9 @@ type Config struct {
 	// StreamWriteTimeout bounds the sending of one event to a client that reads too slowly; past it the stream is cut,
 	// and the client resumes. Default 30 s; more than 0.
 	StreamWriteTimeout time.Duration
+	// MaxStreams bounds the event streams that are open at once; one more is answered 503 overload. Default 256; at
+	// least 1.
+	MaxStreams int
 }
 
 // Default returns the defaults, without the names of the deployment.
@@ -46,6 +49,7 @@ func Default() Config {
 		CallTimeout:        10 * time.Second,
 		ReadyTimeout:       2 * time.Second,
 		StreamWriteTimeout: 30 * time.Second,
+		MaxStreams:         256,
 	}
 }
 
@@ -54,6 +58,9 @@ func (c Config) Validate() error {
 	var faults []error
 	if c.MaxBodyBytes < 1 {
 		faults = append(faults, fmt.Errorf("gateway.max_body_bytes must be at least 1, got %d", c.MaxBodyBytes))
+	}
+	if c.MaxStreams < 1 {
+		faults = append(faults, fmt.Errorf("gateway.max_streams must be at least 1, got %d", c.MaxStreams))
 	}
 	for key, d := range map[string]time.Duration{
 		"gateway.call_timeout_ms":         c.CallTimeout,
@@ -68,32 +75,34 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Peers are the connections to the schedulers. They stay the caller's, who closes them after the last request.
-type Peers struct {
+// Deps is what the gateway works with. The connections stay the caller's, who closes them after the last request. Dial
+// them with a MaxCallRecvMsgSize that holds all sources of a tenant, which are listed in one message.
+type Deps struct {
 	// Admin reaches any scheduler. It serves the sources, the dead letters and the health behind GET /ready.
 	Admin grpc.ClientConnInterface
 	// Leader reaches the leading scheduler alone. It serves the events.
 	Leader grpc.ClientConnInterface
+	// Others are asked for their overall health by GET /ready, under their names, and for nothing else. May be empty.
+	Others map[string]grpc.ClientConnInterface
+	// MetricsHandler answers GET /metrics.
+	MetricsHandler http.Handler
+	// Metrics takes the gateway's own metrics.
+	Metrics prometheus.Registerer
+	// Log takes what a client is not told.
+	Log *zap.Logger
 }
 
-// New returns the handler of the whole API, GET /health, /ready and /metrics included; metrics answers the last.
+// New returns the handler of the whole API, GET /health, /ready and /metrics included.
 //
-// The handler bounds bodies, calls and the sending of events. Whoever serves it bounds the rest: set ReadHeaderTimeout,
-// ReadTimeout, IdleTimeout and MaxHeaderBytes on the http.Server. WriteTimeout may be set; the event stream lifts it.
-// The event stream ends with its request's context: cancel the server's BaseContext before Shutdown, which waits for
-// streams. There is no authentication: bind it to loopback, or put something in front.
-func New(cfg Config, peers Peers, metrics http.Handler, log *zap.Logger) (http.Handler, error) {
+// The handler bounds bodies, calls and streams. Whoever serves it bounds the rest: set ReadHeaderTimeout, ReadTimeout,
+// IdleTimeout and MaxHeaderBytes on the http.Server. WriteTimeout may be set; an event stream lifts it. An event stream
+// ends with its request's context: cancel the server's BaseContext before Shutdown, which waits for streams. There is
+// no authentication: bind it to loopback, or put something in front.
+func New(cfg Config, d Deps) (http.Handler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	failures := failures{log: log}
-	mux := newTranslator(failures)
-	// The registrations keep the context for nothing: with a client of ours there is no connection to close.
-	err := errors.Join(
-		adminv1.RegisterSourceServiceHandlerClient(context.Background(), mux, adminv1.NewSourceServiceClient(peers.Admin)),
-		adminv1.RegisterDeadLetterServiceHandlerClient(context.Background(), mux, adminv1.NewDeadLetterServiceClient(peers.Admin)),
-		eventv1.RegisterEventServiceHandlerClient(context.Background(), mux, watcher{eventv1.NewEventServiceClient(peers.Leader), cfg.CallTimeout}),
-	)
+	translator, err := newTranslator(cfg, d)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: register services: %w", err)
 	}
@@ -105,23 +114,29 @@ func New(cfg Config, peers Peers, metrics http.Handler, log *zap.Logger) (http.H
 	if err != nil {
 		return nil, fmt.Errorf("gateway: read the routes of the protos: %w", err)
 	}
+	meters, err := newMeters(d.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: register metrics: %w", err)
+	}
 
-	r := routes{mux: http.NewServeMux(), allowed: map[string][]string{}}
+	r := routes{mux: http.NewServeMux(), meters: meters, allowed: map[string][]string{}}
+	streams := newTurnstile(cfg.MaxStreams, meters.streams)
 	for _, op := range operations {
-		r.addOperation(op, guard{op: op, cfg: cfg, next: mux})
+		r.addOperation(op, guard{op: op, cfg: cfg, streams: streams, next: translator})
 	}
 	r.add(http.MethodGet, "/health", health(cfg))
-	r.add(http.MethodGet, "/ready", ready{client: healthv1.NewHealthClient(peers.Admin), timeout: cfg.ReadyTimeout})
-	r.add(http.MethodGet, "/metrics", metrics)
+	r.add(http.MethodGet, "/ready", newReady(cfg, d))
+	r.add(http.MethodGet, "/metrics", d.MetricsHandler)
 	r.mux.HandleFunc("/", notFound)
 	return sameOrigin(r.mux), nil
 }
 
 // newTranslator returns the grpc-gateway mux. It passes no header on in either direction: what a scheduler learns stands
 // in the message, and what a client learns in the body.
-func newTranslator(f failures) *runtime.ServeMux {
+func newTranslator(cfg Config, d Deps) (*runtime.ServeMux, error) {
+	f := failures{log: d.Log}
 	no := func(string) (string, bool) { return "", false }
-	return runtime.NewServeMux(
+	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, lines{}),
 		runtime.WithMarshalerOption(eventStream, serverSent{}),
 		runtime.WithErrorHandler(f.answer),
@@ -136,6 +151,13 @@ func newTranslator(f failures) *runtime.ServeMux {
 		runtime.WithDisableChunkedEncoding(),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
+	)
+	// The registrations keep the context for nothing: with clients of ours there is no connection to close.
+	ctx := context.Background()
+	return mux, errors.Join(
+		adminv1.RegisterSourceServiceHandlerClient(ctx, mux, adminv1.NewSourceServiceClient(d.Admin)),
+		adminv1.RegisterDeadLetterServiceHandlerClient(ctx, mux, adminv1.NewDeadLetterServiceClient(d.Admin)),
+		eventv1.RegisterEventServiceHandlerClient(ctx, mux, watcher{eventv1.NewEventServiceClient(d.Leader), cfg.CallTimeout}),
 	)
 }
 

@@ -20,9 +20,10 @@ import (
 // guard refuses what the translation would take too kindly (unknown parameters and keys, large bodies) and hands on a
 // request that can be understood in one way only. Headers end here.
 type guard struct {
-	op   operation
-	cfg  Config
-	next http.Handler
+	op      operation
+	cfg     Config
+	streams turnstile
+	next    http.Handler
 }
 
 func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,27 +40,28 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if g.op.stream {
-		g.forward(r.Context(), w, r, query, body)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.CallTimeout)
-	defer cancel()
-	g.forward(ctx, w, r, query, body)
-}
-
-func (g guard) forward(ctx context.Context, w http.ResponseWriter, r *http.Request, query url.Values, body io.ReadCloser) {
-	checked := r.Clone(ctx)
+	checked := r.Clone(r.Context())
 	checked.URL.RawQuery = query.Encode()
 	checked.Form, checked.PostForm = nil, nil
 	checked.Header = http.Header{}
 	checked.Body = body
-	if !g.op.stream {
-		g.next.ServeHTTP(w, checked)
+	if g.op.stream {
+		g.stream(w, checked, r.Header)
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.CallTimeout)
+	defer cancel()
+	g.next.ServeHTTP(w, checked.WithContext(ctx))
+}
+
+func (g guard) stream(w http.ResponseWriter, checked *http.Request, asked http.Header) {
+	if !g.streams.enter() {
+		refuse(w, http.StatusServiceUnavailable, "overload", nil)
+		return
+	}
+	defer g.streams.leave()
 	media := lines{}.StreamContentType(nil)
-	if accepts(r.Header, eventStream) {
+	if accepts(asked, eventStream) {
 		media = eventStream
 		checked.Header.Set("Accept", eventStream)
 	}

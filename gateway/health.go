@@ -15,38 +15,62 @@ import (
 // health answers as long as the process runs.
 func health(cfg Config) http.Handler {
 	roles := slices.Sorted(slices.Values(cfg.Roles))
-	if roles == nil {
-		roles = []string{}
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, struct {
-			Status   string   `json:"status"`
-			Instance string   `json:"instance"`
-			Version  string   `json:"version"`
-			Roles    []string `json:"roles"`
-		}{"ok", cfg.Instance, cfg.Version, roles})
+		answer(w, http.StatusOK, map[string]any{
+			"status": "ok", "instance": cfg.Instance, "version": cfg.Version, "roles": append([]string{}, roles...),
+		})
 	})
 }
 
-// ready answers 200 while a scheduler serves the admin API, whether or not one leads: sources and dead letters can be
-// read then. Only the events need the leader.
+// ready answers 200 while a scheduler serves the admin API, whether or not one leads (sources and dead letters can be
+// read then; only the events need the leader), and every other peer is healthy. Else the answer names who is not.
 type ready struct {
-	client  healthv1.HealthClient
-	timeout time.Duration
+	instance string
+	timeout  time.Duration
+	peers    []peer
 }
 
+type peer struct {
+	name    string
+	client  healthv1.HealthClient
+	service string // empty for the peer as a whole
+	word    string // what a client is told where the peer does not serve
+}
+
+func newReady(cfg Config, d Deps) ready {
+	h := ready{instance: cfg.Instance, timeout: cfg.ReadyTimeout}
+	h.peers = append(h.peers, peer{
+		"scheduler", healthv1.NewHealthClient(d.Admin), adminv1.SourceService_ServiceDesc.ServiceName, "dispatch_unavailable",
+	})
+	for name, conn := range d.Others {
+		h.peers = append(h.peers, peer{name, healthv1.NewHealthClient(conn), "", name + "_unavailable"})
+	}
+	return h
+}
+
+// ServeHTTP asks each peer anew; a health check costs a peer next to nothing.
 func (h ready) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
-	res, err := h.client.Check(ctx, &healthv1.HealthCheckRequest{Service: adminv1.SourceService_ServiceDesc.ServiceName})
-	if err != nil || res.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		refuse(w, http.StatusServiceUnavailable, "dispatch_unavailable", map[string]any{"peer": "scheduler"})
-		return
+	body := map[string]any{"status": "ok", "instance": h.instance}
+	httpStatus := http.StatusOK
+	for _, p := range h.peers {
+		if !p.serves(ctx) {
+			httpStatus = http.StatusServiceUnavailable
+			body["status"], body["error"], body[p.name] = "unavailable", "not_ready", p.word
+			w.Header().Set("Retry-After", "1")
+		}
 	}
-	answer(w, map[string]string{"status": "ok"})
+	answer(w, httpStatus, body)
 }
 
-func answer(w http.ResponseWriter, v any) {
+func (p peer) serves(ctx context.Context) bool {
+	res, err := p.client.Check(ctx, &healthv1.HealthCheckRequest{Service: p.service})
+	return err == nil && res.GetStatus() == healthv1.HealthCheckResponse_SERVING
+}
+
+func answer(w http.ResponseWriter, httpStatus int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone; nobody else is to be told
+	w.WriteHeader(httpStatus)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone; nobody else is to be told
 }

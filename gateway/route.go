@@ -8,6 +8,7 @@ import (
 // routes collects handlers by method and path, and answers the rest with the errors of the API.
 type routes struct {
 	mux     *http.ServeMux
+	meters  meters
 	allowed map[string][]string
 }
 
@@ -16,7 +17,7 @@ func (r routes) add(method, path string, h http.Handler) {
 	if len(r.allowed[path]) == 0 {
 		r.mux.HandleFunc(path, r.methodNotAllowed(path))
 	}
-	r.mux.Handle(method+" "+path, h)
+	r.mux.Handle(method+" "+path, r.meters.count(method, path, h))
 	r.allowed[path] = append(r.allowed[path], method)
 }
 

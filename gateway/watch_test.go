@@ -145,6 +145,38 @@ func TestALeaderThatDoesNotAcceptAStreamIsAnsweredFor(t *testing.T) {
 	require.Equal(t, `{"error":"dispatch_unavailable"}`, res.body)
 }
 
+func TestAStreamMoreThanTheCapIsTurnedAwayAndAPlaceIsFreedAtItsEnd(t *testing.T) {
+	ended := make(chan struct{}, 1)
+	a := serve(t, &scheduler{watch: func(_ *eventv1.WatchRequest, s eventServer) error {
+		defer func() { ended <- struct{}{} }()
+		if err := s.SendHeader(nil); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}, func(c *gateway.Config) { c.MaxStreams = 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	first := a.open(ctx, http.MethodGet, "/v1/events", "")
+	require.Equal(t, http.StatusOK, first.StatusCode)
+	require.Contains(t, a.do(http.MethodGet, "/metrics", "").body, "ankusa_gateway_streams 1")
+
+	res := a.do(http.MethodGet, "/v1/events", "")
+	require.Equal(t, http.StatusServiceUnavailable, res.status)
+	require.Equal(t, `{"error":"overload"}`, res.body)
+	require.Equal(t, "1", res.header.Get("Retry-After"))
+
+	cancel()
+	<-ended
+	require.NoError(t, first.Body.Close())
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		again := a.open(ctx, http.MethodGet, "/v1/events", "")
+		defer func() { require.NoError(t, again.Body.Close()) }()
+		return again.StatusCode == http.StatusOK
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
 func TestAClientThatDoesNotReadLosesItsStream(t *testing.T) {
 	ended := make(chan error, 1)
 	a := serve(t, &scheduler{watch: func(_ *eventv1.WatchRequest, s eventServer) error {
