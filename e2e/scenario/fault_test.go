@@ -59,7 +59,7 @@ func TestI4_ALeaderThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 		w.flow(some)
 		leader := w.leader()
 		w.disturbed(history.LeaderPaused, w.cluster.Schedulers[leader].Name, func() {
-			require.NoError(t, w.cluster.Schedulers[leader].Pause())
+			require.NoError(t, w.cluster.Schedulers[leader].Pause(t.Context()))
 			successor := w.leader()
 			require.NotEqual(t, leader, successor)
 			w.delivers()

@@ -56,7 +56,9 @@ type Violation struct {
 	Detail    string
 }
 
-func (v Violation) String() string { return fmt.Sprintf("%s: hook %s: %s", v.Invariant, v.Hook, v.Detail) }
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: hook %s: %s", v.Invariant, v.Hook, v.Detail)
+}
 
 // Report is the verdict on a run.
 type Report struct {

@@ -129,4 +129,4 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 	return ports, nil
 }
 
-func url(port int) string { return fmt.Sprintf("http://%s", address(port)) }
+func url(port int) string { return fmt.Sprintf("http://%s", Address(port)) }

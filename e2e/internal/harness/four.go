@@ -48,17 +48,17 @@ func (c *Cluster) startStore(ctx context.Context) (Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Proxy, err = netfault.Listen(address(ports[1]), address(ports[0]))
+	c.Proxy, err = netfault.Listen(Address(ports[1]), Address(ports[0]))
 	if err != nil {
 		return nil, err
 	}
 	c.Store = &Process{
 		Name: "tikvmock", binary: filepath.Join(c.options.Bin, "tikvmock"),
-		args: []string{"-listen", address(ports[0]), "-advertise", address(ports[1]), "-path", filepath.Join(c.options.Dir, "store")},
+		args: []string{"-listen", Address(ports[0]), "-advertise", Address(ports[1]), "-path", filepath.Join(c.options.Dir, "store")},
 		log:  filepath.Join(c.options.Dir, "tikvmock.log"),
 	}
 	c.processes = append(c.processes, c.Store)
-	return Egress().with(Settings{"store.type": "tikv", "store.pd": []string{address(ports[1])}}), c.Store.Launch()
+	return Egress().with(Settings{"store.type": "tikv", "store.pd": []string{Address(ports[1])}}), c.Store.Launch()
 }
 
 func (c *Cluster) prepare(ctx context.Context, shared Settings) error {
@@ -71,25 +71,25 @@ func (c *Cluster) prepare(ctx context.Context, shared Settings) error {
 	rpc := make([]int, o.Schedulers)
 	for i := range rpc {
 		rpc[i] = next()
-		c.leaders = append(c.leaders, address(rpc[i]))
+		c.leaders = append(c.leaders, Address(rpc[i]))
 	}
 	shared["peers.scheduler"] = c.leaders
 	for i := range rpc {
 		health := next()
 		err = c.join(&c.Schedulers, "scheduler", i, health, shared.with(Settings{
-			"rpc.listen": address(rpc[i]), "scheduler.health_listen": address(health),
+			"rpc.listen": Address(rpc[i]), "scheduler.health_listen": Address(health),
 		}), err)
 	}
 	for i := range o.Ingests {
 		port := next()
 		c.Targets = append(c.Targets, url(port))
 		err = c.join(&c.Ingests, "ingest", i, port, shared.with(Settings{
-			"http.ip": Loopback, "http.port": port, "rpc.listen": address(next()),
+			"http.ip": Loopback, "http.port": port, "rpc.listen": Address(next()),
 		}), err)
 	}
 	for i := range o.Runners {
 		health := next()
-		err = c.join(&c.Runners, "sinkrunner", i, health, shared.with(Settings{"runner.health_listen": address(health)}), err)
+		err = c.join(&c.Runners, "sinkrunner", i, health, shared.with(Settings{"runner.health_listen": Address(health)}), err)
 	}
 	port := next()
 	c.Admin = url(port)

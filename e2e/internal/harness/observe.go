@@ -28,7 +28,7 @@ func (c *Cluster) DeadLetters(ctx context.Context) ([]history.DeadLetter, error)
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
-		if err := getJSON(ctx, c.Admin+"/v1/dlq?"+query.Encode(), &page); err != nil {
+		if err := GetJSON(ctx, c.Admin+"/v1/dlq?"+query.Encode(), &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Entries...)
@@ -38,7 +38,8 @@ func (c *Cluster) DeadLetters(ctx context.Context) ([]history.DeadLetter, error)
 	}
 }
 
-func getJSON(ctx context.Context, url string, into any) error {
+// GetJSON decodes the answer of a GET, which must be 200.
+func GetJSON(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -113,12 +114,10 @@ const tick = 10 * time.Millisecond
 
 // CPU is the processor time that a process has used so far.
 func CPU(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := procStat(pid)
 	if err != nil {
 		return 0, err
 	}
-	// The name in parentheses may hold anything; what follows it is fields 3 and on.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var total time.Duration
 	for _, i := range []int{11, 12} {
 		n, err := strconv.ParseInt(fields[i], 10, 64)
@@ -128,4 +127,14 @@ func CPU(pid int) (time.Duration, error) {
 		total += time.Duration(n) * tick
 	}
 	return total, nil
+}
+
+// procStat returns the kernel's fields of a process from the state on; the name before it may hold anything.
+func procStat(pid int) ([]string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	text := string(stat)
+	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:]), nil
 }

@@ -16,7 +16,7 @@ const Loopback = "127.0.0.1"
 func FreePort(ctx context.Context) (int, error) {
 	for range 100 {
 		port := 12_000 + rand.IntN(18_000)
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(port))
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", Address(port))
 		if err == nil {
 			return port, l.Close()
 		}
@@ -24,4 +24,6 @@ func FreePort(ctx context.Context) (int, error) {
 	return 0, errors.New("no free port found")
 }
 
-func address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
+// Address is a loopback port as host:port.
+func Address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
+

@@ -34,6 +34,11 @@ type Process struct {
 	died   []string
 }
 
+// NewProcess describes a program that answers at the URL ready once it is at work, and whose output goes to the file log.
+func NewProcess(name, binary string, args []string, ready, log string) *Process {
+	return &Process{Name: name, Ready: ready, binary: binary, args: args, log: log}
+}
+
 // readyPoll is how often a starting process is asked.
 const readyPoll = 10 * time.Millisecond
 
@@ -158,8 +163,25 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Pause stops the process by SIGSTOP.
-func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+// Pause stops the process by SIGSTOP and returns when it stands still.
+func (p *Process) Pause(ctx context.Context) error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for {
+		fields, err := procStat(p.PID())
+		if err != nil || fields[0] == "T" {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not stop: %w", p.Name, ctx.Err())
+		}
+	}
+}
 
 // Resume continues a paused process.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }

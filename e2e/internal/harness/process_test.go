@@ -42,7 +42,7 @@ func program(t *testing.T) *Process {
 	port, err := FreePort(t.Context())
 	require.NoError(t, err)
 	p := &Process{
-		Name: "program", binary: os.Args[0], env: []string{"HARNESS_TEST_LISTEN=" + address(port)},
+		Name: "program", binary: os.Args[0], env: []string{"HARNESS_TEST_LISTEN=" + Address(port)},
 		Ready: url(port) + "/ready", log: filepath.Join(t.TempDir(), "log"),
 	}
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
@@ -64,7 +64,7 @@ func TestAProcessIsKilledAndStartedAgainOnItsPort(t *testing.T) {
 func TestAPausedProcessAnswersOnlyAfterItWasResumed(t *testing.T) {
 	p := program(t)
 	require.NoError(t, p.Start(t.Context()))
-	require.NoError(t, p.Pause())
+	require.NoError(t, p.Pause(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, p.WaitReady(ctx), context.DeadlineExceeded)

@@ -19,7 +19,9 @@ func TestALogReadsBackWhatWasAppended(t *testing.T) {
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for i := range 50 {
-		wg.Go(func() { log.Append(history.Attempt{ID: fmt.Sprint(i), Arrived: time.Unix(1, 2).UTC(), RetryAfter: time.Second}) })
+		wg.Go(func() {
+			log.Append(history.Attempt{ID: fmt.Sprint(i), Arrived: time.Unix(1, 2).UTC(), RetryAfter: time.Second})
+		})
 	}
 	wg.Wait()
 	require.NoError(t, log.Close())

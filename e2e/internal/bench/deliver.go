@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ankusa.dev/e2e/internal/harness"
+	"ankusa.dev/e2e/internal/lean"
+)
+
+const (
+	deliverBar = 0.5
+	// steadyFor is how long a rate must be kept up, steadyLeft how much load may then be left behind.
+	steadyFor  = 30 * time.Second
+	steadyLeft = time.Second
+	// steadyStep is the resolution of the search.
+	steadyStep = 1.06
+	// deliverSlots is the number of attempts at once.
+	deliverSlots = 64
+)
+
+// deliver compares the highest steady rate from request to receiver with a relay that has no store.
+func deliver(ctx context.Context, g *Rig) (Result, error) {
+	ours := &search{rig: g, try: g.deliverProduct(nil)}
+	theirs := &search{rig: g, try: g.deliverBare}
+	a, b, err := g.interleave(ctx, ours.next, theirs.next)
+	if err != nil {
+		return Result{}, err
+	}
+	ratio := a.median() / b.median()
+	return Result{
+		Bench: "deliver", Value: deliverBar / ratio, Unit: "bar/figure",
+		Against: "a net/http handler that posts the body on to the same receiver before it answers, without a store",
+		Spread:  max(a.spread(), b.spread()), Limits: g.limits(deliverLimits()),
+		Figures: map[string]any{
+			"delivered_per_second": a.median(), "bare_per_second": b.median(), "ratio": ratio, "bar_at_least": deliverBar,
+		},
+	}, nil
+}
+
+func deliverLimits() map[string]any {
+	return map[string]any{
+		"seconds": steadyFor.Seconds(), "left_behind_seconds": steadyLeft.Seconds(), "search_step": steadyStep,
+		"history": true, "settings": raised(deliverSlots),
+	}
+}
+
+// history prints what the history and the events cost: no bar.
+func history(ctx context.Context, g *Rig) (Result, error) {
+	with := &search{rig: g, try: g.deliverProduct(nil)}
+	without := &search{rig: g, try: g.deliverProduct(harness.Settings{"scheduler.history": false})}
+	a, b, err := g.interleave(ctx, with.next, without.next)
+	if err != nil {
+		return Result{}, err
+	}
+	limits := deliverLimits()
+	limits["history"] = "true and false"
+	return Result{
+		Bench: "history", Value: b.median() / a.median(), Unit: "without/with", Against: "the same without history and events",
+		Spread: max(a.spread(), b.spread()), Limits: g.limits(limits),
+		Figures: map[string]any{"with_per_second": a.median(), "without_per_second": b.median()},
+	}, nil
+}
+
+// trial offers a rate for a time and returns how many of the offered hooks had reached the receiver at its end.
+type trial func(ctx context.Context, rate float64, d time.Duration) (arrived int, err error)
+
+// search finds the highest rate that is kept up. It begins where it ended the last time.
+type search struct {
+	rig  *Rig
+	try  trial
+	rate float64
+}
+
+func (s *search) next(ctx context.Context) (float64, error) {
+	if s.rate == 0 {
+		// Overload tells the order of magnitude.
+		arrived, err := s.try(ctx, 0, 6*time.Second)
+		if err != nil {
+			return 0, err
+		}
+		s.rate = 0.8 * float64(arrived) / 6
+	}
+	kept, err := s.keeps(ctx)
+	step := steadyStep
+	if !kept {
+		step = 1 / steadyStep
+	}
+	for first := kept; err == nil; {
+		s.rate *= step
+		if kept, err = s.keeps(ctx); err != nil {
+			break
+		}
+		if kept && !first {
+			return s.rate, nil
+		}
+		if !kept && first {
+			s.rate /= step
+			return s.rate, nil
+		}
+	}
+	return 0, err
+}
+
+func (s *search) keeps(ctx context.Context) (bool, error) {
+	arrived, err := s.try(ctx, s.rate, steadyFor)
+	left := s.rate*steadyFor.Seconds() - float64(arrived)
+	kept := left <= s.rate*steadyLeft.Seconds()
+	s.rig.say("    %.5g per second: %.2f s of load left behind", s.rate, left/s.rate)
+	return kept, err
+}
+
+// deliverProduct tries on a fresh product each time.
+func (g *Rig) deliverProduct(more harness.Settings) trial {
+	return func(ctx context.Context, rate float64, d time.Duration) (int, error) {
+		f, err := g.plan(ctx, 0, false)
+		if err != nil {
+			return 0, err
+		}
+		if err := f.start(ctx, g); err != nil {
+			return 0, err
+		}
+		s := raised(deliverSlots)
+		for key, value := range more {
+			s[key] = value
+		}
+		c, err := g.product(ctx, f.url(), s)
+		if err != nil {
+			return 0, errors.Join(err, f.close())
+		}
+		arrived, err := g.offer(ctx, c.Targets[0], f, rate, d)
+		return arrived, errors.Join(closing(err, c), f.close())
+	}
+}
+
+func (g *Rig) deliverBare(ctx context.Context, rate float64, d time.Duration) (int, error) {
+	f, err := g.plan(ctx, 0, false)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.start(ctx, g); err != nil {
+		return 0, err
+	}
+	port, err := harness.FreePort(ctx)
+	if err != nil {
+		return 0, errors.Join(err, f.close())
+	}
+	base := "http://" + harness.Address(port)
+	p, err := g.start(ctx, childRelay, base+"/ready", serverSpec{Listen: harness.Address(port), To: f.url(), Conns: conns})
+	if err != nil {
+		return 0, errors.Join(err, f.close())
+	}
+	arrived, err := g.offer(ctx, base, f, rate, d)
+	return arrived, errors.Join(err, p.Close(), f.close())
+}
+
+func (g *Rig) offer(ctx context.Context, target string, f *far, rate float64, d time.Duration) (int, error) {
+	if _, err := g.load(ctx, target, lean.Load{Path: path, Rate: rate, Duration: d}); err != nil {
+		return 0, err
+	}
+	return f.count(ctx)
+}
