@@ -97,7 +97,9 @@ func (r *reader) get(key []byte) ([]byte, error) {
 	return value, nil
 }
 
-func (r *reader) Scan(ctx context.Context, sc kv.Scan) ([]kv.Pair, error) { return r.scan(ctx, sc, nil) }
+func (r *reader) Scan(ctx context.Context, sc kv.Scan) ([]kv.Pair, error) {
+	return r.scan(ctx, sc, nil)
+}
 
 // scan merges the snapshot's rows with own ones, which stand in the scan's order, one per key, and win.
 func (r *reader) scan(ctx context.Context, sc kv.Scan, own []*op) ([]kv.Pair, error) {

@@ -49,15 +49,14 @@ type Store struct {
 	life   sync.RWMutex // read by every use of the engine, written by Close
 	closed bool
 
-	mu       sync.Mutex
-	clock    *clock
-	mark     kv.Timestamp // persisted, or on its way there
-	marked   *pending     // carries mark
-	newest   *pending     // last applied
-	recent   *conflicts
-	updates  *readerList
-	views    *readerList
-	closeErr error
+	mu      sync.Mutex
+	clock   *clock
+	mark    kv.Timestamp // persisted, or on its way there
+	marked  *pending     // carries mark
+	newest  *pending     // last applied
+	recent  *conflicts
+	updates *readerList
+	views   *readerList
 
 	durableMark atomic.Uint64
 	failed      atomic.Bool
@@ -253,11 +252,11 @@ func (s *Store) Close() error {
 			_ = r.snap.Close() // fails only on a snapshot that is closed
 		}
 	}
-	if s.failed.Load() {
-		return fmt.Errorf("close after the log failed: %w", kv.ErrUnavailable)
+	var err error
+	if !s.failed.Load() {
+		// The mark falls back to the clock, so that an orderly restart costs no lead.
+		err = s.db.Set(markKey, encodeMark(s.clock.next()), pebble.Sync)
 	}
-	// The mark falls back to the clock, so that an orderly restart costs no lead.
-	err := s.db.Set(markKey, encodeMark(s.clock.next()), pebble.Sync)
 	if err = errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("close store in %s: %w", s.opts.Dir, err)
 	}
