@@ -119,7 +119,7 @@ type Store struct {
 	// Addresses of the cluster's placement drivers, as host:port. Default []; at least one for tikv, none for local.
 	PD []string `key:"pd"`
 	// Partitions of the key space, fixed when the cluster is created: a store of another number is refused. Default 16;
-	// 1 to 64.
+	// 1 to 253.
 	Partitions int `key:"partitions"`
 	// Certificates towards TiKV. Without them the connection is plaintext.
 	TLS TLS `key:"tls"`

@@ -47,8 +47,7 @@ func (d *decoder) mismatch(n *node, path, constraint string) {
 
 func (d *decoder) value(n *node, v reflect.Value, path string) {
 	if v.Type() == reflect.TypeFor[Sources]() {
-		d.sources(n, v, path)
-		return
+		return // they are read when the rest, which they depend on, is known
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		d.unmarshaler(n, u, path)

@@ -54,7 +54,11 @@ func Parse(path string, text []byte, role Role, env Environment) (Config, error)
 	d.group(root, reflect.ValueOf(&c).Elem(), "")
 	overridden := d.override(&c, env)
 	refuseVariables(env, &d.faults)
-	d.judge(c, role, root, overridden)
+	if sources := root.get("sources"); sources != nil {
+		d.sources(sources.value, &c)
+	}
+	d.judge(c, role, overridden)
+	d.locate(root)
 	if len(d.list) > 0 {
 		slices.SortStableFunc(d.list, func(a, b Fault) int { return a.Line - b.Line })
 		return Config{}, &Error{Path: path, Faults: d.list}
@@ -71,7 +75,7 @@ func (d *decoder) override(c *Config, env Environment) map[string]string {
 			if value == "" {
 				continue
 			}
-			n := &node{kind: kindText, text: value, written: value, variable: true}
+			n := &node{kind: kindText, line: elsewhere, text: value, written: value, variable: true}
 			before := len(d.list)
 			d.value(n, f.value, f.path)
 			for i := before; i < len(d.list); i++ {
@@ -84,8 +88,8 @@ func (d *decoder) override(c *Config, env Environment) map[string]string {
 	return set
 }
 
-// judge adds what validation finds, but nothing about a key that is already at fault, with the line of the key.
-func (d *decoder) judge(c Config, role Role, root *node, overridden map[string]string) {
+// judge adds what validation finds, but nothing about a key that is already at fault.
+func (d *decoder) judge(c Config, role Role, overridden map[string]string) {
 	blamed := map[string]bool{}
 	for _, f := range d.list {
 		blamed[f.Key] = true
@@ -96,10 +100,24 @@ func (d *decoder) judge(c Config, role Role, root *node, overridden map[string]s
 		}
 		if name, ok := overridden[f.Key]; ok {
 			f.Problem += " from " + name
-		} else if f.Line == 0 {
-			f.Line = lineOf(root, f.Key)
+			f.Line = elsewhere
 		}
 		d.list = append(d.list, f)
+	}
+}
+
+// elsewhere is the line of a value that does not come from the file, until the faults are located.
+const elsewhere = -1
+
+// locate gives every fault that has no line the one of its key.
+func (d *decoder) locate(root *node) {
+	for i, f := range d.list {
+		switch f.Line {
+		case elsewhere:
+			d.list[i].Line = 0
+		case 0:
+			d.list[i].Line = lineOf(root, f.Key)
+		}
 	}
 }
 

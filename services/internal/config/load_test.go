@@ -1,7 +1,12 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -218,9 +223,9 @@ func TestAProcessOfItsOwnNeedsASharedStoreAndItsPeers(t *testing.T) {
 }
 
 func TestStoreKeysMustFitItsType(t *testing.T) {
-	_, err := parseText(t, "store: {type: tikv, partitions: 65, tls: {cert: a}}\n", nil)
+	_, err := parseText(t, "store: {type: tikv, partitions: 254, tls: {cert: a}}\n", nil)
 	require.Equal(t, []string{
-		"1: store.partitions must be 1 to 64, got 65",
+		"1: store.partitions must be 1 to 253, got 254",
 		`1: store.tls.key must be given, as cert, key and ca belong together, got ""`,
 		`1: store.tls.ca must be given, as cert, key and ca belong together, got ""`,
 		"1: store.pd must be at least one address where store.type is tikv, got none",
@@ -257,4 +262,67 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, c.Validate())
 		}
 	})
+}
+
+const sourcesText = `
+sources:
+  stripe:
+    tenant: acme
+    verify: {type: stripe, secret: ["${NEW}", "${OLD}"]}
+    sinks:
+      - {type: http, url: "https://example.com/in", secret: "${SIGN}"}
+      - type: log
+http: {routing: tenant_path}
+`
+
+func TestSourcesAreReadByTheRulesOfTheRest(t *testing.T) {
+	secrets := map[string]string{"NEW": "new-s3cret", "OLD": "old-s3cret", "SIGN": "sign-s3cret"}
+	c, err := parseText(t, sourcesText, secrets)
+	require.NoError(t, err)
+	require.Len(t, c.Sources, 1)
+	require.Equal(t, "acme.stripe", c.Sources[0].ID())
+	require.Equal(t, "new-s3cret", c.Sources[0].Verify.Secrets[0].Reveal())
+
+	_, err = parseText(t, `sources:
+  open:
+    verify: {type: none}
+    sinks:
+      - {type: http, url: "http://example.com/", allow_unsigned: true}
+  odd: {verify: {type: none}, sinks: [], colour: red, trust_url_tenant: true}
+http: {routing: tenant_path}
+`, nil)
+	got := faultsOf(t, err)
+	require.Len(t, got, 4)
+	require.Contains(t, got[0], "2: sources.open.trust_url_tenant must be true")
+	require.Contains(t, got[1], "5: sources.open.sinks.0.url must be allowed by egress, got one that breaks its rule on the scheme")
+	require.Contains(t, got[2], "6: sources.odd.colour must be absent")
+	require.Contains(t, got[3], "6: sources.odd.sinks must be")
+}
+
+func TestL48_ThePrintedConfigurationHoldsNoSecret(t *testing.T) {
+	secrets := map[string]string{"NEW": "new-s3cret", "OLD": "old-s3cret", "SIGN": "sign-s3cret"}
+	c, err := parseText(t, sourcesText, secrets)
+	require.NoError(t, err)
+	text, err := c.JSON()
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "s3cret")
+	require.NotContains(t, fmt.Sprintf("%+v %#v", c, c), "s3cret")
+
+	var shown map[string]any
+	require.NoError(t, json.Unmarshal(text, &shown))
+	require.EqualValues(t, 10000, shown["http"].(map[string]any)["header_timeout_ms"])
+	require.EqualValues(t, 168, shown["scheduler"].(map[string]any)["history_retention_hours"])
+	require.Nil(t, shown["dispatch"].(map[string]any)["concurrency"])
+	verify := shown["sources"].(map[string]any)["acme.stripe"].(map[string]any)["verify"].(map[string]any)
+	require.Equal(t, []any{"[REDACTED]", "[REDACTED]"}, verify["secret"])
+}
+
+func TestThePrintedConfigurationCanBeReadAgain(t *testing.T) {
+	c, err := parseText(t, "dispatch: {tenants: {acme: {concurrency: 2}}}\negress: {allow_cidrs: [10.0.0.0/8]}\n", nil)
+	require.NoError(t, err)
+	text, err := c.JSON()
+	require.NoError(t, err)
+	again, err := parseText(t, string(text), nil)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(c, again, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty()))
 }

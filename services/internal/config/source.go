@@ -2,23 +2,90 @@ package config
 
 import (
 	"encoding/json"
-	"reflect"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"ankusa.dev/services/internal/egress"
+	"ankusa.dev/services/internal/source"
 )
 
-// Sources are the sources of a file.
-type Sources []json.RawMessage
+// Sources are the sources of a file, in the order of their keys.
+type Sources []*source.Source
 
-func (s Sources) redacted() any { return len(s) }
-
-func (d *decoder) sources(n *node, v reflect.Value, path string) {
-	_ = v
-	_ = path
-	_ = n
+// sources reads and judges the sources of the file by the rules of the rest of it.
+func (d *decoder) sources(n *node, c *Config) {
+	list, err := source.DecodeAll("sources", plain(n), c.SourceRules())
+	var found source.Faults
+	if errors.As(err, &found) {
+		for _, f := range found {
+			d.add(f.Key, 0, "%s", f.Problem)
+		}
+	}
+	c.Sources = list
+	policy := c.EgressPolicy()
+	for i, key := range n.keys() { // the order of DecodeAll
+		for _, f := range egressFaults(policy, list[i]) {
+			d.add("sources."+key+"."+f.Key, 0, "%s", f.Problem)
+		}
+	}
 }
 
-// plain is a tree as encoding/json takes it.
+// keys of a mapping, sorted.
+func (n *node) keys() []string {
+	keys := make([]string, len(n.entries))
+	for i, e := range n.entries {
+		keys[i] = e.key
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// SourceRules are what the rest of the file demands of every source.
+func (c Config) SourceRules() source.Rules {
+	return source.Rules{TenantFromURL: c.HTTP.Routing == RoutingTenantPath}
+}
+
+// EgressPolicy is what HTTP sinks may reach.
+func (c Config) EgressPolicy() *egress.Policy {
+	return egress.New(egress.Config{
+		AllowHTTP: c.Egress.AllowHTTP, AllowCIDRs: c.Egress.AllowCIDRs, DenyCIDRs: c.Egress.DenyCIDRs, Ports: c.Egress.Ports,
+	})
+}
+
+// CheckEgress returns the judgement that a source's URLs get when it is written. Its error is of type source.Faults: it
+// names the sinks and the rules that they break, never the URLs.
+func (c Config) CheckEgress() func(*source.Source) error {
+	policy := c.EgressPolicy()
+	return func(s *source.Source) error {
+		if found := egressFaults(policy, s); len(found) > 0 {
+			return found
+		}
+		return nil
+	}
+}
+
+func egressFaults(policy *egress.Policy, s *source.Source) source.Faults {
+	var found source.Faults
+	for i, sink := range s.Sinks {
+		if sink.Type != source.SinkHTTP || sink.HTTP.URL == "" {
+			continue
+		}
+		var denied *egress.DeniedError
+		if _, err := policy.CheckURL(sink.HTTP.URL); errors.As(err, &denied) {
+			found = append(found, source.Fault{
+				Key:     fmt.Sprintf("sinks.%d.url", i),
+				Problem: fmt.Sprintf("must be allowed by egress, got one that breaks its rule on the %s", denied.Rule),
+			})
+		}
+	}
+	return found
+}
+
+// plain is the tree as package source takes it.
 func plain(n *node) any {
 	switch n.kind {
 	case kindMap:
@@ -33,18 +100,37 @@ func plain(n *node) any {
 			out[i] = plain(item)
 		}
 		return out
-	case kindBool:
-		return n.text == "true"
-	case kindWhole:
-		return json.Number(n.text)
-	case kindFloat:
-		if f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64); err == nil {
-			return f
-		}
-		return n.text
-	case kindNull:
+	default:
+		return n.scalar()
+	}
+}
+
+func (n *node) scalar() any {
+	switch {
+	case n.variable:
+		return source.Text(n.text)
+	case n.kind == kindNull:
 		return nil
+	case n.kind == kindBool:
+		return n.text == "true"
+	case n.kind == kindWhole:
+		return json.Number(n.text)
+	case n.kind == kindFloat:
+		f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return n.text
+		}
+		return f
 	default:
 		return n.text
 	}
+}
+
+// redacted shows the sources by their key, as the file does.
+func (s Sources) redacted() map[string]any {
+	out := make(map[string]any, len(s))
+	for _, one := range s {
+		out[one.ID()] = one.Redacted()
+	}
+	return out
 }

@@ -97,9 +97,6 @@ func (d Dispatch) check(f *faults) {
 	f.between64("dispatch.max_inflight_bytes", d.MaxInflightBytes, 1, 64<<30)
 	f.duration("dispatch.attempt_timeout_ms", d.AttemptTimeout, 100*time.Millisecond, time.Hour)
 	f.optional("dispatch.sink_concurrency", d.SinkConcurrency, 1, 1_000_000)
-	f.between("dispatch.breaker_failures", d.BreakerFailures, 0, 1_000_000)
-	f.duration("dispatch.breaker_open_ms", d.BreakerOpen, time.Millisecond, 24*time.Hour)
-	f.duration("dispatch.breaker_max_open_ms", d.BreakerMaxOpen, d.BreakerOpen, 24*time.Hour)
 	f.duration("dispatch.max_retry_after_ms", d.MaxRetryAfter, time.Second, 24*time.Hour)
 	f.duration("dispatch.retry.base_ms", d.Retry.Base, time.Millisecond, 24*time.Hour)
 	f.duration("dispatch.retry.max_ms", d.Retry.Max, d.Retry.Base, 24*time.Hour)
@@ -124,7 +121,7 @@ func (l TenantLimits) check(f *faults, tenant string) {
 
 func (s Store) check(f *faults) {
 	f.oneOf("store.type", s.Type, StoreLocal, StoreTiKV)
-	f.between("store.partitions", s.Partitions, 1, 64)
+	f.between("store.partitions", s.Partitions, 1, 253)
 	f.addresses("store.pd", s.PD)
 	s.TLS.check(f, "store.tls")
 	switch {
