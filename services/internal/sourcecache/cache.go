@@ -69,8 +69,8 @@ type flight[T any] struct {
 	err    error
 }
 
-// New makes a cache. build is called under the cache's lock and must be quick; gone, which may be nil, is told the value of
-// a source that left the cache. Neither may call the cache.
+// New makes a cache. build is called under the cache's lock and must be quick; gone, which may be nil, is told every value
+// that left the cache, since its source changed, was deleted or made room. Neither may call the cache.
 func New[T any](r Reader, c Config, build func(*source.Source) T, gone func(T)) *Cache[T] {
 	if gone == nil {
 		gone = func(T) {}
@@ -187,28 +187,32 @@ func (c *Cache[T]) land(e *entry[T], f *flight[T]) {
 func (c *Cache[T]) store(e *entry[T], f *flight[T], s *source.Source, asked time.Time) (left []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.source = s; s != nil {
-		f.value = c.valueOf(e, s)
+	fresh := s != nil && !e.holds(s)
+	if f.source = s; fresh {
+		f.value = c.build(s)
+	} else if s != nil {
+		f.value = e.value
 	}
 	if e.flight != f {
-		return nil
+		if fresh {
+			left = append(left, f.value)
+		}
+		return left
 	}
 	if f.err != nil && !errors.Is(f.err, store.ErrSourceNotFound) {
 		return nil
 	}
-	if e.source != nil && s == nil {
+	if e.source != nil && (s == nil || fresh) {
 		left = append(left, e.value)
 	}
 	e.source, e.value, e.expires = s, f.value, asked.Add(c.config.TTL)
 	return c.keep(e, left)
 }
 
-// valueOf is the value at hand where the source has not changed.
-func (c *Cache[T]) valueOf(e *entry[T], s *source.Source) T {
-	if o := e.source; o != nil && o.Revision == s.Revision && o.Incarnation == s.Incarnation && o.Closed == s.Closed {
-		return e.value
-	}
-	return c.build(s)
+// holds says whether the value at hand was made of a source that has not changed.
+func (e *entry[T]) holds(s *source.Source) bool {
+	o := e.source
+	return o != nil && o.Revision == s.Revision && o.Incarnation == s.Incarnation && o.Closed == s.Closed
 }
 
 // keep files the entry as the most recently used of its kind and evicts what is then too much.
