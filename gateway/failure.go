@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// errorDomain marks an ErrorInfo that was written to be shown. Another's reason is not ours to show.
+const errorDomain = "ankusa.dev"
+
 // statusClientClosed is what the access log of a proxy shows for a client that went away.
 const statusClientClosed = 499
 
@@ -99,7 +102,7 @@ func judge(s *status.Status) (code string, httpStatus int, fields map[string]any
 
 func infoOf(s *status.Status) *errdetails.ErrorInfo {
 	for _, d := range s.Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetReason() != "" {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == errorDomain && info.GetReason() != "" {
 			return info
 		}
 	}

@@ -30,7 +30,8 @@ type Config struct {
 	Roles []string
 	// MaxBodyBytes bounds a request's body. Default 65536; at least 1.
 	MaxBodyBytes int64
-	// CallTimeout bounds one call to a scheduler, and so a request, the event stream apart. Default 10 s; more than 0.
+	// CallTimeout bounds one call to a scheduler, and so a request, an open event stream apart. Default 30 s, since the
+	// deletion of a source waits for commits that are under way; more than 0.
 	CallTimeout time.Duration
 	// ReadyTimeout bounds the health check behind GET /ready. Default 2 s; more than 0.
 	ReadyTimeout time.Duration
@@ -46,7 +47,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		MaxBodyBytes:       64 << 10,
-		CallTimeout:        10 * time.Second,
+		CallTimeout:        30 * time.Second,
 		ReadyTimeout:       2 * time.Second,
 		StreamWriteTimeout: 30 * time.Second,
 		MaxStreams:         256,

@@ -36,6 +36,10 @@ func (s *Scheduler) Watch(req *eventv1.WatchRequest, stream grpc.ServerStreaming
 		return wire.Error(codes.ResourceExhausted, "too_many_watchers", nil)
 	}
 	defer t.hub.unwatch(w)
+	// The caller learns that it watches; the first event may be hours away.
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
 	last := watched{position: from}
 	if from != 0 {
 		if last.position, err = t.replay(stream, filter, from); err != nil {
