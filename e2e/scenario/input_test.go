@@ -89,7 +89,7 @@ func (w *world) raw(text string) string {
 	w.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.cluster.Targets[0], "http://"))
 	require.NoError(w.t, err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	require.NoError(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = io.WriteString(c, text)
 	require.NoError(w.t, err)
@@ -97,7 +97,7 @@ func (w *world) raw(text string) string {
 	if err != nil {
 		return ""
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(w.t, err)
 	return fmt.Sprintf("HTTP %s \n%s", resp.Status, body)

@@ -20,7 +20,7 @@ func (w *world) request(ctx context.Context, method, url string, body []byte, he
 	}
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(w.t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
 	require.NoError(w.t, err)
 	return resp.StatusCode, string(answer)

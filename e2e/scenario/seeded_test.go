@@ -53,7 +53,7 @@ func TestSeededFaultsAreFoundInARealRun(t *testing.T) {
 	before := front(t, w.cluster.Targets[0], map[string]harm{
 		"/webhooks/early": func(rw http.ResponseWriter, r *http.Request, _ http.Handler) {
 			rw.WriteHeader(http.StatusCreated)
-			fmt.Fprintf(rw, `{"id":"early-%s","status":"accepted"}`, r.Header.Get("Seq"))
+			_, _ = fmt.Fprintf(rw, `{"id":"early-%s","status":"accepted"}`, r.Header.Get("Seq"))
 		},
 	})
 	w.send(load.Config{

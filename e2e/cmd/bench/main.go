@@ -21,15 +21,15 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
 	if len(args) == 3 && args[0] == "child" {
 		return bench.Child(ctx, args[1], args[2], os.Stdout)
 	}
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	if *keep {
 		fmt.Fprintln(os.Stderr, "bench: files are in", dir)
 	} else {
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 	}
 	bin, err := harness.Build(ctx, filepath.Join(dir, "bin"), "ankusa")
 	if err != nil {

@@ -35,7 +35,7 @@ func (s Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintf(w, `{"id":"%s","status":"accepted"}`, id)
+	_, _ = fmt.Fprintf(w, `{"id":"%s","status":"accepted"}`, id)
 }
 
 // encode is a hook as anybody would store it: time, headers, body.
@@ -81,7 +81,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) err
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return err
 	}

@@ -38,7 +38,9 @@ const conns = 64
 // bodyBytes is the size of every body.
 const bodyBytes = 512
 
-func (g *Rig) say(format string, args ...any) { fmt.Fprintf(g.Log, format+"\n", args...) }
+func (g *Rig) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(g.Log, format+"\n", args...)
+}
 
 // place makes a fresh directory.
 func (g *Rig) place(name string) (string, error) {

@@ -26,4 +26,3 @@ func FreePort(ctx context.Context) (int, error) {
 
 // Address is a loopback port as host:port.
 func Address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
-

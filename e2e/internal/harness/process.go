@@ -70,7 +70,7 @@ func (p *Process) run(cmd *exec.Cmd, log io.Closer, started chan<- error, exited
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(exited)
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	err := cmd.Start()
 	started <- err
 	if err != nil {

@@ -30,7 +30,7 @@ func serve(addr string) {
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/die", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "# HELP x y\ncalls_total{class=\"lease\",op=\"get\"} 12\nup 1\n")
+		_, _ = fmt.Fprint(w, "# HELP x y\ncalls_total{class=\"lease\",op=\"get\"} 12\nup 1\n")
 	})
 	server := &http.Server{Addr: addr, Handler: mux}
 	go func() { _ = server.ListenAndServe() }()

@@ -52,7 +52,7 @@ func Read[E any](path string) ([]E, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var entries []E
 	dec := json.NewDecoder(bufio.NewReader(f))
 	for {

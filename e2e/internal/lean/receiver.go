@@ -49,7 +49,7 @@ func (r *Receiver) Serve(ctx context.Context, l net.Listener) error {
 		conns.Go(func() {
 			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 			defer stop()
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			r.serve(c)
 		})
 	}

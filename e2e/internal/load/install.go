@@ -16,7 +16,7 @@ func install(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("github: %w", err)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("github: lock %s: %w", lock.Name(), err)
 	}

@@ -44,7 +44,7 @@ func TestEveryAnswerIsLogged(t *testing.T) {
 			_, _ = io.WriteString(w, `{"error":"store_unavailable"}`)
 		case 1:
 			w.WriteHeader(http.StatusCreated)
-			fmt.Fprintf(w, `{"id":"h%d","status":"accepted"}`, i)
+			_, _ = fmt.Fprintf(w, `{"id":"h%d","status":"accepted"}`, i)
 		default:
 			panic(http.ErrAbortHandler)
 		}

@@ -224,20 +224,20 @@ func (r *Run) send(seq int, e Event, target string) history.Request {
 	for name, values := range e.Header {
 		req.Header[name] = values
 	}
-	resp, err := r.client.Do(req)
-	if err == nil {
-		err = read(resp, &h)
-	}
-	if err != nil {
+	if err := r.do(req, &h); err != nil {
 		h.Error = err.Error()
 	}
 	h.Answered = time.Now()
 	return h
 }
 
-// read takes an answer for one only when all of it came.
-func read(resp *http.Response, h *history.Request) error {
-	defer resp.Body.Close()
+// do takes an answer for one only when all of it came.
+func (r *Run) do(req *http.Request, h *history.Request) error {
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
 		return err
