@@ -24,7 +24,7 @@ go list -f '{{.Dir}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {
     for file in $files; do
       for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir/$file"); do
         echo "test-long: $target in ${dir#"$PWD"/}"
-        (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzz_time" -fuzzminimizetime 10x .)
+        (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzz_time" -fuzzminimizetime 10x . </dev/null)
       done
     done
   done
