@@ -226,7 +226,7 @@ func (q *Queue) Deadline() time.Duration {
 // Ready reports whether a batch can be taken at now. It costs the groups of
 // every bin whose stage it changes.
 func (q *Queue) Ready(now time.Duration) bool {
-	for q.Deadline() <= now {
+	for !q.waiting.empty() && q.Deadline() <= now {
 		q.settle(q.waiting.min().owner, now)
 	}
 	for !q.due.empty() {
