@@ -18,6 +18,14 @@ import (
 // bloomBits per key keep lookups of keys that do not exist off the disk, one in a hundred excepted.
 const bloomBits = 10
 
+// A lookup reads one block; an index of one block per file spares it a second index lookup.
+const (
+	blockBytes      = 16 << 10
+	indexBlockBytes = 256 << 10
+	firstFileBytes  = 4 << 20
+	maxFileBytes    = 64 << 20
+)
+
 // Open opens the store in o.Dir, or makes one. A directory that another store has open is refused.
 func Open(o Options, log *zap.Logger) (*Store, error) { return openAt(o, log, machineClock()) }
 
@@ -110,7 +118,7 @@ func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Option
 		Lock:                        lock,
 		Logger:                      engineLogger{log},
 		EventListener:               engineEvents(log),
-		CacheSize:                   o.CacheBytes,
+		CacheSize:                   o.CacheBytes + 2*o.MemTableBytes, // the engine takes its tables' memory out of it
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       2,
@@ -120,6 +128,9 @@ func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Option
 	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+		p.Levels[i].BlockSize = blockBytes
+		p.Levels[i].IndexBlockSize = indexBlockBytes
+		p.TargetFileSizes[i] = min(int64(firstFileBytes)<<i, maxFileBytes)
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,6 +14,9 @@ import (
 
 // scanCheck is the number of rows after which a scan looks whether its context has ended.
 const scanCheck = 256
+
+// seekKeys is the number of keys from which a batch is looked up with one iterator.
+const seekKeys = 8
 
 // reader is an open snapshot.
 type reader struct {
@@ -70,6 +74,9 @@ func (r *reader) BatchGet(ctx context.Context, keys [][]byte) ([][]byte, error) 
 	}
 	defer r.s.leave()
 	values := make([][]byte, len(keys))
+	if len(keys) >= seekKeys {
+		return values, r.seekAll(keys, values)
+	}
 	for i, key := range keys {
 		v, err := r.get(key)
 		if err != nil {
@@ -78,6 +85,36 @@ func (r *reader) BatchGet(ctx context.Context, keys [][]byte) ([][]byte, error) 
 		values[i] = v
 	}
 	return values, nil
+}
+
+// seekAll looks the keys up in their order with one iterator, which remembers where it was: for neighbours that is
+// several times cheaper than lookups one by one. The store is entered.
+func (r *reader) seekAll(keys, values [][]byte) error {
+	it, err := r.snap.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return fmt.Errorf("batch get: %w (%w)", kv.ErrUnavailable, err)
+	}
+	for _, i := range sortedOrder(keys) {
+		r.scratch = appendKey(r.scratch[:0], keys[i])
+		if it.SeekPrefixGE(r.scratch) {
+			v := it.Value()
+			values[i] = append(make([]byte, 0, len(v)), v...)
+		}
+	}
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("batch get: %w (%w)", kv.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// sortedOrder is the indices of the keys in the keys' order.
+func sortedOrder(keys [][]byte) []int {
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(keys[a], keys[b]) })
+	return order
 }
 
 // get returns nil for a key that does not exist. The store is entered.
