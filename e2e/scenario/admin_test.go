@@ -63,7 +63,7 @@ func TestASourceLivesAndDiesThroughTheGateway(t *testing.T) {
 	require.Contains(t, body, `"source_has_deliveries"`)
 
 	w.receiver.Behave("/hang", receiver.Answer(http.StatusOK))
-	w.remove(ctx, "fresh")
+	require.NoError(t, w.remove(ctx, "fresh"))
 	for _, target := range w.cluster.Targets {
 		require.Eventually(t, func() bool {
 			status, _ := w.request(ctx, http.MethodPost, target+"/webhooks/fresh", []byte("x"))

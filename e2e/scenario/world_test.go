@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +39,8 @@ type world struct {
 	cluster  *harness.Cluster
 	load     *load.Run
 	faults   []history.Fault
+	// sourceNames are those of the file.
+	sourceNames []string
 }
 
 // newWorld starts the receiver. Files are removed at the end, or kept and named where the test failed.
@@ -81,6 +84,7 @@ func (w *world) start(o harness.Options, start func(context.Context, harness.Opt
 	if o.Sources == nil {
 		o.Sources = w.sources("/")
 	}
+	w.sourceNames = slices.Collect(maps.Keys(o.Sources))
 	if o.Settings == nil {
 		o.Settings = brisk()
 	}
@@ -231,33 +235,38 @@ func (w *world) settle(wait time.Duration) []history.DeadLetter {
 	}
 }
 
-// rest returns when no delivery is pending or running any more, which a source's removal proves.
+// rest returns when no delivery is pending or running any more, which the removal of every source proves.
 func (w *world) rest() {
 	w.t.Helper()
 	ctx, cancel := w.soon()
 	defer cancel()
-	for name := range w.sources("/") {
-		w.remove(ctx, name)
+	failed := make(chan error, len(w.sourceNames))
+	for _, name := range w.sourceNames {
+		go func() { failed <- w.remove(ctx, name) }()
+	}
+	for range w.sourceNames {
+		require.NoError(w.t, <-failed)
 	}
 }
 
-func (w *world) remove(ctx context.Context, source string) {
-	w.t.Helper()
+// remove deletes a source as soon as nothing of it is pending.
+func (w *world) remove(ctx context.Context, source string) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		status, body := w.request(ctx, http.MethodDelete, w.cluster.Admin+"/v1/tenants/default/sources/"+source, nil)
-		switch status {
-		case http.StatusNoContent, http.StatusNotFound:
-			return
-		case http.StatusConflict, http.StatusServiceUnavailable:
-		default:
-			require.FailNow(w.t, "a source cannot be removed", "%s: %d %s", source, status, body)
+		status, body, err := w.try(ctx, http.MethodDelete, w.cluster.Admin+"/v1/tenants/default/sources/"+source, nil)
+		switch {
+		case err != nil:
+			return err
+		case status == http.StatusNoContent:
+			return nil
+		case status != http.StatusConflict && status != http.StatusServiceUnavailable:
+			return fmt.Errorf("remove source %s: %d %s", source, status, body)
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			require.FailNow(w.t, "deliveries are still pending", "%s: %d %s", source, status, body)
+			return fmt.Errorf("remove source %s: deliveries are still pending: %d %s", source, status, body)
 		}
 	}
 }
