@@ -27,7 +27,7 @@ var _ kv.Collector = (*collecting)(nil)
 // two minutes, and is safe to abandon and to repeat. It collects the whole cluster, not the store's prefix alone.
 func (c *collecting) Collect(ctx context.Context, safe kv.Timestamp) (kv.Timestamp, error) {
 	var got uint64
-	err := c.await(ctx, "collect", func(ctx context.Context) (err error) {
+	err := c.long(ctx, "collect", func(ctx context.Context) (err error) {
 		got, err = c.collect(ctx, uint64(safe))
 		return err
 	})

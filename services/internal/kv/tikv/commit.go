@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	"github.com/tikv/client-go/v2/tikvrpc"
@@ -15,7 +16,7 @@ import (
 )
 
 func (t *txn) commit(ctx context.Context, o kv.UpdateOptions) (kv.Timestamp, error) {
-	w := newWitness(t.Timestamp(), o)
+	w := t.witness(o.Bound)
 	bounded := o.Bound > 0
 	// Both let the store choose the commit timestamp, which no bound can be held against beforehand.
 	t.client.SetEnable1PC(!bounded)
@@ -25,7 +26,7 @@ func (t *txn) commit(ctx context.Context, o kv.UpdateOptions) (kv.Timestamp, err
 	}
 	t.client.SetRPCInterceptor(w.intercept)
 	t.client.SetCommitCallback(w.committed)
-	err := t.store.await(ctx, "commit", t.client.Commit)
+	err := t.store.try(ctx, "commit", t.client.Commit)
 	if err != nil {
 		return 0, w.verdict(err)
 	}
@@ -35,22 +36,24 @@ func (t *txn) commit(ctx context.Context, o kv.UpdateOptions) (kv.Timestamp, err
 // witness sees every request of one commit, so that the commit's fate is told from what was sent and answered, and
 // not from which of the client's timers ran out first.
 type witness struct {
-	limit kv.Timestamp // last commit timestamp allowed; zero for none
+	limit    kv.Timestamp // last commit timestamp allowed; zero for none
+	deadline time.Time    // about when that comes
 
-	mu       sync.Mutex
-	given    bool // the caller has its verdict: nothing more may decide the commit
-	late     bool // the commit was refused for its timestamp
-	tooLarge bool
+	mu         sync.Mutex
+	given      bool // the caller has its verdict: nothing more may decide the commit
+	late       bool // the commit was refused for its timestamp
+	rolledBack bool // others, tired of waiting for a lock, ended the transaction
+	tooLarge   bool
 	// open are the requests that may have decided the commit, by their first key.
 	open map[string]struct{}
 
 	timestamp kv.Timestamp // written before the commit returns
 }
 
-func newWitness(start kv.Timestamp, o kv.UpdateOptions) *witness {
+func (t *txn) witness(bound time.Duration) *witness {
 	w := &witness{open: map[string]struct{}{}}
-	if o.Bound > 0 {
-		w.limit = start.Add(o.Bound)
+	if bound > 0 {
+		w.limit, w.deadline = t.Timestamp().Add(bound), t.began.Add(bound)
 	}
 	return w
 }
@@ -65,8 +68,10 @@ func (w *witness) verdict(err error) error {
 		return err
 	case len(w.open) > 0:
 		return fmt.Errorf("%w: %w", kv.ErrUndetermined, err)
-	case w.late:
+	case w.late, w.rolledBack && w.limit != 0 && time.Now().After(w.deadline):
 		return fmt.Errorf("commit: %w", kv.ErrBound)
+	case w.rolledBack:
+		return fmt.Errorf("commit: rolled back by others: %w", kv.ErrConflict)
 	case w.tooLarge:
 		return fmt.Errorf("commit: %w", kv.ErrTooLarge)
 	}
@@ -164,6 +169,9 @@ func (w *witness) answered(key string, doubted bool, resp *tikvrpc.Response, err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.open, key)
+	if c, ok := resp.Resp.(*kvrpcpb.CommitResponse); ok && regionErr == nil {
+		w.rolledBack = c.GetError().GetCommitTsExpired() == nil
+	}
 }
 
 // refused tells the answers after which the request has not decided the commit. A prewrite that names no timestamp

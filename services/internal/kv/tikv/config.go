@@ -16,6 +16,9 @@ type Config struct {
 	// KeyPrefix stands before every key, so that several users share a cluster. At least one byte, the first below
 	// 0xff. It is fixed for the life of the data. Default "a".
 	KeyPrefix string
+	// Patience is how long a call tries to reach a cluster that does not answer, unless its context ends sooner,
+	// before it fails with kv.ErrUnavailable. More than zero. Default 10 s.
+	Patience time.Duration
 	// GC is the collection of old versions.
 	GC GC
 }
@@ -35,7 +38,7 @@ type GC struct {
 
 // Default is a Config that lacks nothing but PD.
 func Default() Config {
-	return Config{KeyPrefix: "a", GC: GC{Enabled: true, Settle: 105 * time.Second}}
+	return Config{KeyPrefix: "a", Patience: 10 * time.Second, GC: GC{Enabled: true, Settle: 105 * time.Second}}
 }
 
 // Validate returns every fault at once, each with its dotted key.
@@ -51,6 +54,9 @@ func (c Config) Validate() error {
 	}
 	if c.KeyPrefix == "" || c.KeyPrefix[0] == 0xff {
 		faults = append(faults, errors.New("tikv.key_prefix: needs at least one byte, the first below 0xff"))
+	}
+	if c.Patience <= 0 {
+		faults = append(faults, errors.New("tikv.patience: must be more than zero"))
 	}
 	if c.GC.Settle < 0 {
 		faults = append(faults, errors.New("tikv.gc.settle: must not be negative"))

@@ -33,7 +33,6 @@ func (s *Store) failure(ctx context.Context, op string, err error) error {
 // kind is the port's error for one that the client tells apart, else nil.
 func (s *Store) kind(err error) error {
 	var conflict *tikverr.ErrWriteConflict
-	var retryable *tikverr.ErrRetryable
 	var entry *tikverr.ErrEntryTooLarge
 	var total *tikverr.ErrTxnTooLarge
 	switch {
@@ -41,9 +40,6 @@ func (s *Store) kind(err error) error {
 		return kv.ErrNotFound
 	case errors.As(err, &conflict):
 		return s.conflict(conflict.GetKey())
-	case errors.As(err, &retryable):
-		// The lock is gone: somebody who waited for it longer than it lasts has rolled this transaction back.
-		return kv.ErrConflict
 	case errors.As(err, &entry), errors.As(err, &total):
 		return kv.ErrTooLarge
 	case tikverr.IsErrorUndetermined(err):

@@ -28,7 +28,7 @@ func Open(ctx context.Context, c Config, logger *zap.Logger) (kv.Store, error) {
 		return nil, err
 	}
 	setGlobals(logger)
-	s := &Store{space: space(c.KeyPrefix)}
+	s := &Store{space: space(c.KeyPrefix), patience: c.Patience}
 	s.life, s.end = context.WithCancel(context.Background())
 	unlink := context.AfterFunc(ctx, s.end)
 	err := s.connect(c)

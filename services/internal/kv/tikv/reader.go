@@ -35,7 +35,7 @@ func (r *reader) Timestamp() kv.Timestamp { return kv.Timestamp(r.ts) }
 func (r *reader) Get(ctx context.Context, key []byte) ([]byte, error) {
 	var found []byte
 	full := r.store.space.key(key)
-	err := r.store.await(ctx, "get", func(ctx context.Context) error {
+	err := r.store.try(ctx, "get", func(ctx context.Context) error {
 		v, err := r.snapshot.Get(ctx, full)
 		found = v
 		return err
@@ -69,7 +69,7 @@ func (r *reader) batchGet(ctx context.Context, full [][]byte) (map[string][]byte
 	slices.SortFunc(distinct, bytes.Compare)
 	distinct = slices.CompactFunc(distinct, bytes.Equal)
 	var found map[string][]byte
-	err := r.store.await(ctx, "batch get", func(ctx context.Context) error {
+	err := r.store.try(ctx, "batch get", func(ctx context.Context) error {
 		m, err := r.snapshot.BatchGet(ctx, distinct)
 		found = m
 		return err

@@ -15,12 +15,8 @@ import (
 	"ankusa.dev/services/internal/kv"
 )
 
-const (
-	// pageSize bounds the pairs of one request.
-	pageSize = 256
-	// scanPatience is how long, in milliseconds, one page is tried.
-	scanPatience = 20000
-)
+// pageSize bounds the pairs of one request.
+const pageSize = 256
 
 // cursor walks the snapshot's pairs between two of the cluster's keys, page by page. The client's own iterators know
 // neither a context nor, backwards, a lower bound.
@@ -43,7 +39,7 @@ func (c *cursor) compare(a, b []byte) int {
 func (c *cursor) peek(ctx context.Context, want int) (*kv.Pair, error) {
 	for len(c.page) == 0 && bytes.Compare(c.from, c.to) < 0 {
 		next := *c // a page that comes too late must find nothing to write to
-		err := c.reader.store.await(ctx, "scan", func(ctx context.Context) error {
+		err := c.reader.store.try(ctx, "scan", func(ctx context.Context) error {
 			return next.load(ctx, min(want, pageSize))
 		})
 		if err != nil {
@@ -61,7 +57,7 @@ func (c *cursor) skip() { c.page = c.page[1:] }
 
 // load reads the next region's pairs, at most limit of them, possibly none.
 func (c *cursor) load(ctx context.Context, limit int) error {
-	bo := client.NewBackoffer(ctx, scanPatience)
+	bo := client.NewBackoffer(ctx, retries)
 	for {
 		region, err := c.locate(bo)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tikv/client-go/v2/oracle"
 	client "github.com/tikv/client-go/v2/tikv"
@@ -22,17 +23,19 @@ const (
 	MaxTxn = 32 << 20
 
 	commitBatch = 4 << 20
-	// timestampPatience is how long, in milliseconds, a timestamp is asked for before PD counts as unavailable.
-	timestampPatience = 5000
+	// retries is how long, in milliseconds, the client may pause in all between its attempts at one thing. The store's
+	// patience ends sooner.
+	retries = 60_000
 )
 
 // Store is a kv.Store. It finds a cluster that was away again by itself.
 type Store struct {
-	space  space
-	client *client.KVStore
-	safe   *safePoint
-	life   context.Context
-	end    context.CancelFunc
+	space    space
+	patience time.Duration
+	client   *client.KVStore
+	safe     *safePoint
+	life     context.Context
+	end      context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -41,17 +44,31 @@ type Store struct {
 
 var _ kv.Store = (*Store)(nil)
 
-// await runs fn and returns its error, or returns early when ctx or the store's life ends. The client heeds contexts
-// nearly everywhere, and nearly is not enough for a caller with a deadline. fn may then go on for a while; Close waits
-// for it.
-func (s *Store) await(ctx context.Context, op string, fn func(context.Context) error) error {
+// try is await for what a healthy cluster answers at once. Past the store's patience the cluster counts as away: the
+// client's own retries add up to minutes.
+func (s *Store) try(ctx context.Context, op string, fn func(context.Context) error) error {
+	return s.await(ctx, op, func(inner context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(inner, s.patience)
+	}, fn)
+}
+
+// long is await for what takes its time.
+func (s *Store) long(ctx context.Context, op string, fn func(context.Context) error) error {
+	return s.await(ctx, op, context.WithCancel, fn)
+}
+
+// await runs fn and returns its error, or returns early when its context or the store's life ends. The client heeds
+// contexts nearly everywhere, and nearly is not enough for a caller with a deadline. fn may then go on for a while;
+// Close waits for it.
+func (s *Store) await(ctx context.Context, op string, limit func(context.Context) (context.Context, context.CancelFunc),
+	fn func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return s.failure(ctx, op, ctx.Err())
 	}
 	if !s.begin() {
 		return errClosed
 	}
-	inner, cancel := context.WithCancel(ctx)
+	inner, cancel := limit(ctx)
 	unlink := context.AfterFunc(s.life, cancel)
 	done := make(chan error, 1)
 	go func() {
@@ -63,8 +80,7 @@ func (s *Store) await(ctx context.Context, op string, fn func(context.Context) e
 	select {
 	case err := <-done:
 		return s.failure(ctx, op, err)
-	case <-ctx.Done():
-	case <-s.life.Done():
+	case <-inner.Done():
 	}
 	select {
 	case err := <-done:
@@ -74,7 +90,7 @@ func (s *Store) await(ctx context.Context, op string, fn func(context.Context) e
 	}
 }
 
-var errAbandoned = errors.New("abandoned")
+var errAbandoned = errors.New("no answer in time")
 
 func (s *Store) begin() bool {
 	s.mu.Lock()
@@ -118,8 +134,8 @@ func (s *Store) Now(ctx context.Context) (kv.Timestamp, error) {
 
 func (s *Store) timestamp(ctx context.Context) (ts uint64, err error) {
 	var got uint64
-	err = s.await(ctx, "get timestamp", func(ctx context.Context) (err error) {
-		got, err = s.client.GetTimestampWithRetry(client.NewBackoffer(ctx, timestampPatience), oracle.GlobalTxnScope)
+	err = s.try(ctx, "get timestamp", func(ctx context.Context) (err error) {
+		got, err = s.client.GetTimestampWithRetry(client.NewBackoffer(ctx, retries), oracle.GlobalTxnScope)
 		return err
 	})
 	if err != nil {
@@ -135,7 +151,7 @@ func (s *Store) DropRange(ctx context.Context, r kv.Range) error {
 	if bytes.Compare(from, to) >= 0 {
 		return s.open()
 	}
-	return s.await(ctx, "drop range", func(ctx context.Context) error {
+	return s.long(ctx, "drop range", func(ctx context.Context) error {
 		_, err := s.client.DeleteRange(ctx, from, to, 1)
 		return err
 	})
@@ -145,7 +161,7 @@ func (s *Store) DropRange(ctx context.Context, r kv.Range) error {
 // It does not wait for the spreading.
 func (s *Store) Split(ctx context.Context, keys [][]byte) error {
 	at := s.space.keys(keys)
-	return s.await(ctx, "split regions", func(ctx context.Context) error {
+	return s.long(ctx, "split regions", func(ctx context.Context) error {
 		_, err := s.client.SplitRegions(ctx, at, true, nil)
 		return err
 	})

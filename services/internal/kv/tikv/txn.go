@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	clientkv "github.com/tikv/client-go/v2/kv"
 	client "github.com/tikv/client-go/v2/tikv"
@@ -18,6 +19,7 @@ var errEmptyValue = errors.New("a value needs at least one byte")
 type txn struct {
 	*reader
 	client *client.KVTxn
+	began  time.Time
 	dirty  bool
 	failed error // a write that was too large: what is left of the transaction must not commit
 }
@@ -50,7 +52,7 @@ func (s *Store) txn(ts uint64) (*txn, error) {
 		return nil, err
 	}
 	c.GetUnionStore().SetEntrySizeLimit(MaxEntry, MaxTxn)
-	return &txn{reader: s.reader(ts, c.GetSnapshot()), client: c}, nil
+	return &txn{reader: s.reader(ts, c.GetSnapshot()), client: c, began: time.Now()}, nil
 }
 
 // Put implements kv.Txn.

@@ -46,7 +46,7 @@ type Config struct {
 type Server struct {
 	listener net.Listener
 	grpc     *grpc.Server
-	mock     *testutils.MockClient
+	store    *store
 }
 
 // Open listens, and reads what an earlier server left at the path. The caller must Run the server.
@@ -71,17 +71,21 @@ func Open(c Config) (*Server, error) {
 		c.Advertise = l.Addr().String()
 	}
 	regions := newRegions(cluster, c.Advertise, state)
-	s := &Server{listener: l, mock: mock, grpc: grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		// The clients ping every 10 s, which a server takes for abuse unless told otherwise.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))}
-	tikvpb.RegisterTikvServer(s.grpc, &store{mock: mock, regions: regions, address: c.Advertise, hook: c.Hook})
+	s := &Server{listener: l, grpc: newGRPC(),
+		store: &store{mock: mock, regions: regions, address: c.Advertise, hook: c.Hook}}
+	tikvpb.RegisterTikvServer(s.grpc, s.store)
 	pdpb.RegisterPDServer(s.grpc, &placement{regions: regions, state: state, mock: mock, address: c.Advertise})
 	etcd := &etcd{state: state, address: c.Advertise}
 	etcdserverpb.RegisterKVServer(s.grpc, etcd)
 	etcdserverpb.RegisterClusterServer(s.grpc, etcd)
 	healthpb.RegisterHealthServer(s.grpc, health.NewServer())
 	return s, nil
+}
+
+func newGRPC() *grpc.Server {
+	return grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		// The clients ping every 10 s, which a server takes for abuse unless told otherwise.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 }
 
 // openState reads the cluster's metadata, and says where the versions are kept: nowhere without a path.
@@ -112,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	} else {
 		<-stopped
 	}
-	return errors.Join(err, s.mock.Close())
+	return errors.Join(err, s.store.close())
 }
 
 // shutdown gives requests under way a moment; the clients' streams never end by themselves.

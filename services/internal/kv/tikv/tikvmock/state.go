@@ -64,7 +64,7 @@ func (s *state) load() error {
 	return nil
 }
 
-// update changes what is kept, and returns when that is on disk. An error leaves it as it was.
+// update changes what is kept, and returns when that is on disk. change must leave all as it was if it fails.
 func (s *state) update(change func(*kept) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

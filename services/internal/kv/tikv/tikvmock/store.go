@@ -3,6 +3,7 @@ package tikvmock
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
@@ -19,6 +20,17 @@ type store struct {
 	regions *regions
 	address string
 	hook    Hook
+
+	applying sync.RWMutex // held, shared, by every request that takes effect
+	closed   bool
+}
+
+// close lets requests that take effect end, lets no more begin, and closes the data.
+func (s *store) close() error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.closed = true
+	return s.mock.Close()
 }
 
 // serve applies one request, past the hook. A nil answer without an error is one that was lost.
@@ -40,6 +52,11 @@ func (s *store) apply(ctx context.Context, req *tikvrpc.Request) (answer any, er
 			answer, err = nil, status.Errorf(codes.Internal, "%v: %v", req.Type, p)
 		}
 	}()
+	s.applying.RLock()
+	defer s.applying.RUnlock()
+	if s.closed {
+		return nil, status.Error(codes.Unavailable, "closed")
+	}
 	switch req.Type {
 	case tikvrpc.CmdEmpty:
 		return &tikvpb.BatchCommandsEmptyResponse{}, nil
