@@ -44,7 +44,7 @@ func (nothing) Fetch(_ context.Context, rows []hook.Row) ([]store.Fetched, error
 // lease, log, report and acknowledgement, at most 256 at once.
 func BenchmarkRunner(b *testing.B) {
 	free := nothing{newSource("log")}
-	h := &harness{leader: &fakeLeader{streams: make(chan *fakeStream, 1)}, ended: make(chan error, 1)}
+	h := &harness{t: b, leader: &fakeLeader{streams: make(chan *fakeStream, 1)}, ended: make(chan error, 1)}
 	server, conn := h.connect()
 	defer server.Stop()
 	defer conn.Close()

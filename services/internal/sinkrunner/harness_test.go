@@ -43,7 +43,7 @@ type fakeLeader struct {
 }
 
 type fakeStream struct {
-	t      *testing.T
+	t      testing.TB
 	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse]
 	hello  wire.Hello
 	got    chan *dispatchv1.LeaseRequest
@@ -228,7 +228,7 @@ func hang(ctx context.Context, _ *sink.Delivery) hook.Outcome {
 }
 
 type harness struct {
-	t       *testing.T
+	t       testing.TB
 	leader  *fakeLeader
 	store   *fakeStore
 	sources *fakeSources

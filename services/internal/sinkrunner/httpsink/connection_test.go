@@ -71,7 +71,7 @@ func TestL36_ManyAttemptsAtOnceKeepTheirConnections(t *testing.T) {
 func TestL35_AnEndlessAnswerDoesNotStallADelivery(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	_, err := z.Write(make([]byte, 64<<20))
+	_, err := z.Write(make([]byte, 8<<20))
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	for name, handle := range map[string]http.HandlerFunc{

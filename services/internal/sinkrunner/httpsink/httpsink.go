@@ -67,7 +67,7 @@ func New(c Config, r prometheus.Registerer) (*Sink, error) {
 	return s, nil
 }
 
-// Close closes the idle connections.
+// Close closes all connections, for good.
 func (s *Sink) Close() { s.pools.close() }
 
 // Deliver makes one request. It is not repeated here, except at once where a connection that had been idle turns out to

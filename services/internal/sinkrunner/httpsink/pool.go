@@ -42,8 +42,9 @@ type pool struct {
 
 // pools bounds the receivers with connections: the least recently used one without a delivery makes room.
 type pools struct {
-	config  Config
-	metrics *metrics
+	config      Config
+	metrics     *metrics
+	connections connections
 
 	mu     sync.Mutex
 	byKey  map[poolKey]*pool
@@ -51,7 +52,10 @@ type pools struct {
 }
 
 func newPools(c Config, m *metrics) *pools {
-	return &pools{config: c, metrics: m, byKey: map[poolKey]*pool{}}
+	return &pools{
+		config: c, metrics: m, byKey: map[poolKey]*pool{},
+		connections: connections{open: map[*connection]struct{}{}},
+	}
 }
 
 // acquire takes the receiver's pool for one delivery. It fails with errPoolLimit when MaxPools others are in use.
@@ -140,6 +144,7 @@ func (p *pools) count() float64 {
 	return float64(len(p.byKey))
 }
 
+// close leaves no connection. No delivery may be running.
 func (p *pools) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,6 +153,7 @@ func (p *pools) close() {
 	}
 	clear(p.byKey)
 	p.recent.Init()
+	p.connections.close()
 }
 
 // transport goes to no proxy, asks for no encoding, and checks each address that it dials.
@@ -166,7 +172,7 @@ func (p *pools) transport(k poolKey) (*http.Transport, error) {
 	dialer := p.config.Policy.Dialer()
 	dialer.Timeout = connectTime
 	return &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: connectTime,
+		DialContext: p.connections.dialer(dialer.DialContext), TLSClientConfig: secure, TLSHandshakeTimeout: connectTime,
 		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime},
 		DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns: p.config.IdleConnections, MaxIdleConnsPerHost: p.config.IdleConnections,
