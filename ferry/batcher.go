@@ -24,14 +24,6 @@ type Result[Out any] struct {
 // MaxInFlight calls are made at once.
 type Run[In, Out any] func(ctx context.Context, batch []In) ([]Result[Out], error)
 
-type phase uint8
-
-const (
-	open phase = iota
-	draining
-	interrupted
-)
-
 // Batcher coalesces inputs into batches. Its methods may be called at any time
 // from any goroutine, but Close and Do not from within run or a callback.
 type Batcher[In, Out any] struct {
@@ -53,7 +45,7 @@ type Batcher[In, Out any] struct {
 
 	mu      sync.Mutex // guards what follows; held for no more than chunk inputs
 	queue   *queue.Queue
-	phase   phase
+	closed  bool          // nobody is admitted any more
 	asleep  bool          // the worker that forms waits for wake or alarm
 	alarm   time.Duration // when it wakes by itself
 	workers int
@@ -146,7 +138,7 @@ func (b *Batcher[In, Out]) admit(c *call[In, Out]) error {
 	c.node.Weight = weight
 	now := b.now()
 	b.mu.Lock()
-	if b.phase != open {
+	if b.closed {
 		b.mu.Unlock()
 		b.count(Refused, 1)
 		return ErrClosed
@@ -189,7 +181,7 @@ func (b *Batcher[In, Out]) leave(ctx context.Context, c *call[In, Out]) (Out, er
 	now := b.now()
 	b.mu.Lock()
 	left := b.queue.Leave(&c.node, now)
-	wake := b.asleep && b.phase == draining && b.queue.Buffered() == 0
+	wake := b.asleep && b.closed && b.queue.Buffered() == 0
 	b.mu.Unlock()
 	if wake {
 		b.rouse()
@@ -242,24 +234,22 @@ func (b *Batcher[In, Out]) Close(ctx context.Context) error {
 	return fmt.Errorf("close with %d inputs not run: %w: %w", b.lost, ErrInterrupted, ctx.Err())
 }
 
-// drain closes admission. The phase changes under the lock of admission, so
-// nobody enters afterwards.
+// drain closes admission. It does so under the lock of admission, so nobody
+// enters a queue that the workers or interrupt have found empty.
 func (b *Batcher[In, Out]) drain() {
 	b.mu.Lock()
-	if b.phase == open {
-		b.phase = draining
-		b.queue.Flush()
-	}
+	b.closed = true
+	b.queue.Flush()
 	b.asleep = false
 	b.mu.Unlock()
 	b.rouse()
 }
 
-// interrupt stops the workers from taking more and only then empties the queue.
+// interrupt empties the closed queue, so that the workers find no more to take,
+// and ends the context of what they run.
 func (b *Batcher[In, Out]) interrupt() {
 	now := b.now()
 	b.mu.Lock()
-	b.phase = interrupted
 	nodes := b.queue.Drain(now)
 	b.lost += len(nodes)
 	b.asleep = false

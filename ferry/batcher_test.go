@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -432,4 +433,78 @@ func TestNoGoroutineOutlivesClose(t *testing.T) {
 		noError(t, err)
 	}
 	mustClose(t, b)
+}
+
+func TestACallerWhoComesBackAtOnceFindsItsOwnPlaceFree(t *testing.T) {
+	c := small(2)
+	c.MaxBatch, c.MaxQueue = 4, 4
+	b := mustNew(t, c, (&pier{}).run)
+	var wg sync.WaitGroup
+	for range c.MaxQueue {
+		wg.Go(func() {
+			for i := range 2000 {
+				if _, err := b.Do(context.Background(), parcel{id: i}); err != nil {
+					t.Errorf("call %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	mustClose(t, b)
+}
+
+func TestALanesAnswersAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := byFields(small(3))
+		c.MaxBatch = 2
+		b := mustNew(t, c, (&pier{}).run)
+		var told []int
+		for i := range 50 {
+			noError(t, b.Submit(parcel{id: i, lane: "x"}, func(id int, _ error) {
+				time.Sleep(time.Duration(50-i) * time.Millisecond) // a slow answer holds its lane
+				told = append(told, id)                            // and needs no lock
+			}))
+		}
+		mustClose(t, b)
+		for i, id := range told {
+			equal(t, "answer", i, id)
+		}
+		equal(t, "answers", 50, len(told))
+	})
+}
+
+func TestConcurrentClosesAllWaitForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pier{gate: make(chan struct{})}
+		b, a := mustNew(t, small(1), p.run), newAnswers()
+		submit(t, b, a, parcel{id: 1})
+		patient := make(chan error)
+		go func() { patient <- b.Close(context.Background()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		isError(t, b.Close(ctx), ferry.ErrInterrupted)
+		<-patient
+		isError(t, a.errs[1], ferry.ErrInterrupted)
+	})
+}
+
+func TestTheBatchAndTheResultsMayBeReused(t *testing.T) {
+	results := make([]ferry.Result[int], 256)
+	var kept []parcel
+	b := mustNew(t, small(1), func(_ context.Context, batch []parcel) ([]ferry.Result[int], error) {
+		kept = batch
+		for i, in := range batch {
+			results[i].Value = in.id
+		}
+		return results[:len(batch)], nil
+	})
+	for i := range 100 {
+		out, err := b.Do(t.Context(), parcel{id: i})
+		noError(t, err)
+		equal(t, "answer", i, out)
+	}
+	mustClose(t, b)
+	equal(t, "what is kept is cleared", parcel{}, kept[0])
 }

@@ -89,7 +89,7 @@ func (b *Batcher[In, Out]) first(w *worker[In, Out]) (more, over bool) {
 	for {
 		b.mu.Lock()
 		now := b.now()
-		if b.phase == interrupted || b.phase == draining && b.queue.Buffered() == 0 {
+		if b.closed && b.queue.Buffered() == 0 {
 			b.mu.Unlock()
 			return false, true
 		}

@@ -165,7 +165,7 @@ proctype Caller(byte i; byte arrives; byte leaves) {
 #endif
           complete(i);
           if
-          :: phase == DRAINING && buffered == 0 && asleep -> asleep = false; wake = true
+          :: phase != OPEN && buffered == 0 && asleep -> asleep = false; wake = true
           :: else
           fi
        :: else  /* it runs, and its answer goes nowhere */
@@ -221,7 +221,7 @@ watch:
   atomic {
     look(false);
     if
-    :: phase == INTERRUPTED || (phase == DRAINING && buffered == 0) ->
+    :: phase != OPEN && buffered == 0 ->
        forming = false;
        goto stop
     :: else

@@ -27,18 +27,19 @@ type bin struct {
 	ring  list[*turn]
 	lanes map[string]*lane
 
+	spares   *spares
 	place    link[*bin]
 	deadline slot[*bin]
 }
 
-func newBin(key string, kinds Kinds) *bin {
-	b := &bin{key: key}
+func newBin(kinds Kinds, spares *spares) *bin {
+	b := &bin{spares: spares}
 	b.ring.init()
 	b.place.owner, b.deadline.owner = b, b
 	if kinds.Groups {
 		b.turns = map[string]*turn{}
 	} else {
-		b.sole = newTurn("")
+		b.sole = newTurn()
 	}
 	if kinds.Lanes {
 		b.lanes = map[string]*lane{}
@@ -52,7 +53,8 @@ func (b *bin) turnOf(group string) *turn {
 	}
 	t := b.turns[group]
 	if t == nil {
-		t = newTurn(group)
+		t = b.spares.turns.get()
+		t.key = group
 		b.turns[group] = t
 	}
 	return t
@@ -61,7 +63,8 @@ func (b *bin) turnOf(group string) *turn {
 func (b *bin) laneOf(key string) *lane {
 	l := b.lanes[key]
 	if l == nil {
-		l = newLane(key, b)
+		l = b.spares.lanes.get()
+		l.key = key
 		b.lanes[key] = l
 	}
 	return l
@@ -143,6 +146,7 @@ func (b *bin) unlink(n *Node) {
 	}
 	if n.turn.nodes == 0 && b.turns != nil {
 		delete(b.turns, n.turn.key)
+		b.spares.turns.put(n.turn)
 	}
 }
 
@@ -167,6 +171,7 @@ func (b *bin) unlinkLane(n *Node) {
 func (b *bin) forget(l *lane) {
 	if l.nodes.empty() && !l.busy {
 		delete(b.lanes, l.key)
+		b.spares.lanes.put(l)
 	}
 }
 

@@ -62,8 +62,8 @@ type turn struct {
 	ring  bool
 }
 
-func newTurn(key string) *turn {
-	t := &turn{key: key}
+func newTurn() *turn {
+	t := &turn{}
 	t.plain.init()
 	t.place.owner = t
 	return t
@@ -88,15 +88,14 @@ func (t *turn) oldest() *Node {
 // that holds some of its inputs is forming or running.
 type lane struct {
 	key    string
-	bin    *bin
 	nodes  list[*Node]
 	weight int64
 	busy   bool
 	head   slot[*lane] // in the heap of its first node's turn, while exposed
 }
 
-func newLane(key string, b *bin) *lane {
-	l := &lane{key: key, bin: b}
+func newLane() *lane {
+	l := &lane{}
 	l.nodes.init()
 	l.head.owner = l
 	return l

@@ -59,7 +59,7 @@ type Kinds struct{ Groups, Lanes, Bins bool }
 // Queue holds the inputs of a batcher. Use New.
 type Queue struct {
 	limits   Limits
-	kinds    Kinds
+	spares   *spares
 	seq      int64
 	last     time.Duration
 	held     tally
@@ -74,7 +74,7 @@ type Queue struct {
 
 // New returns an empty queue.
 func New(limits Limits, kinds Kinds) *Queue {
-	q := &Queue{limits: limits.normal(), kinds: kinds}
+	q := &Queue{limits: limits.normal(), spares: newSpares(kinds)}
 	q.due.init()
 	if kinds.Groups {
 		q.groups = map[string]*tally{}
@@ -82,7 +82,7 @@ func New(limits Limits, kinds Kinds) *Queue {
 	if kinds.Bins {
 		q.bins = map[string]*bin{}
 	} else {
-		q.sole = newBin("", kinds)
+		q.sole = newBin(kinds, q.spares)
 	}
 	return q
 }
@@ -102,7 +102,8 @@ func (q *Queue) Admit(n *Node, k Keys, now time.Duration) Bound {
 	q.held.add(1, n.Weight)
 	if q.groups != nil {
 		if group == nil {
-			group = &tally{key: k.Group}
+			group = q.spares.tallies.get()
+			group.key = k.Group
 			q.groups[k.Group] = group
 		}
 		group.add(1, n.Weight)
@@ -156,7 +157,8 @@ func (q *Queue) binOf(key string) *bin {
 	}
 	b := q.bins[key]
 	if b == nil {
-		b = newBin(key, q.kinds)
+		b = q.spares.bins.get()
+		b.key = key
 		q.bins[key] = b
 	}
 	return b
@@ -198,6 +200,7 @@ func (q *Queue) settle(b *bin, now time.Duration) {
 		q.rest(b)
 		if q.bins != nil && b.nodes == 0 && b.busy == 0 {
 			delete(q.bins, b.key)
+			q.spares.bins.put(b)
 		}
 	case q.full(b):
 		q.offer(b)
@@ -277,6 +280,7 @@ func (q *Queue) drop(n *Node) {
 	n.tally.add(-1, -n.Weight)
 	if n.tally.count == 0 {
 		delete(q.groups, n.tally.key)
+		q.spares.tallies.put(n.tally)
 	}
 }
 
