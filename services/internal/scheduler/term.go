@@ -261,7 +261,7 @@ func (t *term) recount(ctx context.Context) {
 func (t *term) recountPartition(ctx context.Context, partition uint8) {
 	for ctx.Err() == nil {
 		err := t.scheduler.deps.Store.Outstanding(ctx, partition, func(w store.Work) {
-			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position) })
+			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows) })
 		})
 		if err == nil {
 			return

@@ -58,7 +58,7 @@ func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, di
 		took := func(c *core.Core, now hook.Timestamp) {
 			c.Notified(now, groups)
 			for _, b := range committed.Backlogs {
-				c.Backlog(now, b.Partition, b.Key, b.From)
+				c.Backlog(now, b.Partition, b.Key, b.From, 0)
 			}
 			acks.upTo(committed.Sequence)
 		}

@@ -54,6 +54,8 @@ type claim struct {
 	late *hook.Outcome
 	// remains: the claim is over but its row stands, so that a scan must come by it.
 	remains bool
+	// seen: the scan that its backlog was opened with has come by the row; see backlog.need.
+	seen bool
 }
 
 // adoption is a lease of an earlier term, or its outcome, whose row is being read.
@@ -159,6 +161,9 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 func (c *Core) bury(cl *claim) {
 	c.unwindow(cl)
 	cl.order = 0
+	if !cl.seen {
+		cl.key.backlog(cl.Partition).passed++
+	}
 	c.entomb(cl)
 }
 
@@ -166,6 +171,7 @@ func (c *Core) bury(cl *claim) {
 func (c *Core) leave(cl *claim) {
 	c.unwindow(cl)
 	cl.remains = true
+	c.unsee(cl)
 	c.entomb(cl)
 }
 

@@ -82,13 +82,14 @@ type Core struct {
 	nextLease uint64
 	leases    list // by deadline
 
-	reads   reads
-	scanned int // rows asked for by scans under way
-	paused  hook.Timestamp
-	timers  timers
-	waiting int // rows remembered until they are due
-	gate    gate
-	out     Effects
+	reads    reads
+	scanned  int // rows asked for by scans under way
+	paused   hook.Timestamp
+	timers   timers
+	waiting  int // rows remembered until they are due
+	gate     gate
+	restarts int // scans that began again from a key\'s beginning
+	out      Effects
 }
 
 // maxWaiting bounds the rows that are remembered until they are due; beyond it the store is scanned for them.
@@ -171,6 +172,7 @@ type Stats struct {
 	Slots        int
 	Backlogs     int // tenants with rows to scan
 	GateOpen     bool
+	Restarts     int // scans that had to begin again from a key's beginning, in this term
 }
 
 // Stats reads the gauges.
@@ -178,6 +180,6 @@ func (c *Core) Stats() Stats {
 	return Stats{
 		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
 		Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
-		Backlogs: c.hungry.n, GateOpen: c.gate.open,
+		Backlogs: c.hungry.n, GateOpen: c.gate.open, Restarts: c.restarts,
 	}
 }

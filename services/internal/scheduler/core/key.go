@@ -47,6 +47,10 @@ type backlog struct {
 	scanning  bool
 	behind    node[*backlog]
 	unsettled dueHeap
+	// need is the number of rows that the counters promised when the backlog was opened from a position; passed counts
+	// those of them that scans came by or that ended without. Too few at the end, and the key is scanned again from its
+	// beginning: a position can have passed rows whose writer could tell nobody of them in time.
+	need, passed int64
 }
 
 func (c *Core) tenant(id string) *tenant {

@@ -52,10 +52,52 @@ func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
 	return rows
 }
 
-// Backlog says that a key has rows from a time on that nobody named.
-func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp) {
+// Backlog says that a key has rows from a time on that nobody named. rows is how many it has in all where the counters
+// told, or zero.
+func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp, rows int64) {
 	c.advance(now)
-	c.lower(c.key(key).backlog(partition), from)
+	b := c.key(key).backlog(partition)
+	if rows > 0 {
+		c.expect(b, rows)
+	}
+	c.lower(b, from)
+}
+
+// expect begins to count the rows that scans come by.
+func (c *Core) expect(b *backlog, rows int64) {
+	b.need, b.passed = rows, 0
+	for _, e := range b.unsettled {
+		if e.stands() {
+			e.claim.seen = false
+		}
+	}
+}
+
+// see counts a row that a scan came by.
+func (c *Core) see(b *backlog, cl *claim) {
+	if cl.state == settled && !cl.remains || cl.seen {
+		return
+	}
+	cl.seen = true
+	b.passed++
+}
+
+// unsee takes that back for a row that a scan must come by again.
+func (c *Core) unsee(cl *claim) {
+	if cl.seen {
+		cl.seen = false
+		cl.key.backlog(cl.Partition).passed--
+	}
+}
+
+// exhausted ends a backlog that has no row left, or begins it again where rows are missing.
+func (c *Core) exhausted(b *backlog) {
+	short := b.passed < b.need
+	b.open, b.need = false, 0
+	if short {
+		c.restarts++
+		c.lower(b, 0)
+	}
 }
 
 // readPage bounds the rows of one read.
@@ -129,6 +171,7 @@ func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
 func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
 	cl.Delivery = *d
 	if !c.fits(cl.key, int64(d.Size)) {
+		c.unsee(cl)
 		c.lower(cl.key.backlog(cl.Partition), d.Due)
 		c.forget(cl)
 		return

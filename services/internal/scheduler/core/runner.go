@@ -13,7 +13,7 @@ type runner struct {
 	slots     int
 	connected bool
 	leaving   bool // said goodbye
-	running   int
+	running   int  // attempts of this term, and those of earlier ones whose rows are being read
 	leases    map[LeaseRef]*claim
 	credit    node[*runner]
 	lostAt    hook.Timestamp
@@ -97,6 +97,7 @@ func (c *Core) resume(r *runner, l Running) {
 func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
 	cl := c.hold(row, reading)
 	cl.adopted = &a
+	c.burden(r, 1)
 	c.read([]hook.Row{row}, false)
 }
 
@@ -105,6 +106,7 @@ func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
 func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	a := cl.adopted
 	cl.adopted = nil
+	c.burden(a.runner, -1)
 	if f.Delivery == nil || f.Delivery.Version != cl.Version || f.Delivery.Attempts+1 != a.attempt {
 		c.refuse(cl, a, f, sources)
 		return

@@ -41,8 +41,8 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 			break
 		}
 	}
-	if !more {
-		b.open = false
+	if !more && b.again == 0 {
+		c.exhausted(b)
 	}
 	if b.again != 0 {
 		again := b.again
@@ -58,15 +58,18 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Source) bool {
 	switch {
 	case c.claims[d.Ref()] != nil:
+		c.see(b, c.claims[d.Ref()])
 	case d.Due > c.now && d.Due != d.Version:
-		b.open = false
+		b.passed++
+		c.exhausted(b)
 		c.sleep(b, d.Due)
-		return true
+		return false
 	case c.room(b.key.tenant) == 0 || !c.fits(b.key, int64(d.Size)):
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	default:
 		cl := c.hold(d.Row, ready)
+		c.see(b, cl)
 		c.take(cl, d, sources)
 	}
 	b.from, b.after = d.Due, d.Hook

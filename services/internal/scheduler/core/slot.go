@@ -90,6 +90,11 @@ func (c *Core) count(k *sinkKey, r *runner, n int) {
 	k.running += n
 	k.tenant.running += n
 	c.update(k)
+	c.burden(r, n)
+}
+
+// burden counts what a runner works on.
+func (c *Core) burden(r *runner, n int) {
 	before := r.room()
 	r.running += n
 	c.credit.set(&r.credit, r.room())
