@@ -65,11 +65,12 @@ func (c Config) Validate() error {
 }
 
 func (t TLS) validate() error {
+	var faults []error
 	if (t.Cert == "") != (t.Key == "") {
-		return errors.New("tikv.tls: cert and key go together")
+		faults = append(faults, errors.New("tikv.tls: cert and key go together"))
 	}
-	if t.Cert != "" && t.CA == "" {
-		return errors.New("tikv.tls.ca: needed with cert and key")
+	if t.CA == "" && t != (TLS{}) {
+		faults = append(faults, errors.New("tikv.tls.ca: needed with cert and key"))
 	}
-	return nil
+	return errors.Join(faults...)
 }

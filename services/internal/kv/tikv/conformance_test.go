@@ -3,6 +3,7 @@ package tikv_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -80,7 +81,7 @@ func (h *hooks) clear() { h.current.Store(nil) }
 func lose(kind string, landed bool) func(testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
 	return func(t testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
 		h := &hooks{}
-		s := connect(t, serve(t, tikvmock.Config{Hook: h.call}))
+		s := connect(t, serve(t, tikvmock.Config{Hook: h.call}), quickly)
 		return s, func(ctx context.Context) (context.Context, func()) {
 			faulty, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			h.set(func(_ context.Context, r tikvmock.Request, apply func()) bool {
@@ -98,7 +99,24 @@ func outage(t testing.TB) (s kv.Store, begin, end func()) {
 	p := newProxy(t)
 	p.forwardTo(serve(t, tikvmock.Config{Advertise: p.addr}))
 	s = connect(t, p.addr, func(c *tikv.Config) { c.Patience = time.Second })
-	return s, p.cut, func() { p.mend(t) }
+	return s, p.cut, func() {
+		p.mend(t)
+		recovered(t, s)
+	}
+}
+
+// recovered returns when the store has found its cluster again. The client pauses between its attempts to connect.
+func recovered(t testing.TB, s kv.Store) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		_, err := s.Update(ctx, kv.UpdateOptions{}, func(tx kv.Txn) error { return tx.Delete([]byte("probe")) })
+		if err == nil {
+			return
+		}
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUndetermined), "%v", err)
+	}
 }
 
 // stall holds the first request of a kind before it takes effect.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
 	"ankusa.dev/services/internal/kv"
@@ -69,8 +70,11 @@ func setGlobals(logger *zap.Logger) {
 func (s *Store) connect(c Config) error {
 	pdc, err := pd.NewClientWithContext(s.life, c.PD,
 		pd.SecurityOption{CAPath: c.TLS.CA, CertPath: c.TLS.Cert, KeyPath: c.TLS.Key},
-		pd.WithCustomTimeoutOption(pdTimeout), pd.WithGRPCDialOptions(grpc.WithKeepaliveParams(
-			keepalive.ClientParameters{Time: 10 * time.Second, Timeout: pdTimeout})))
+		pd.WithCustomTimeoutOption(pdTimeout), pd.WithGRPCDialOptions(
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: pdTimeout}),
+			// gRPC's own pauses grow to two minutes, which is how long an outage would go on after its end.
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: pdTimeout, Backoff: backoff.Config{
+				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}})))
 	if err != nil {
 		return err
 	}
