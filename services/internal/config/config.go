@@ -49,7 +49,7 @@ type Node struct {
 	// Name of the deployment in health answers and metrics. Default "ankusa"; 1 to 64 of [A-Za-z0-9_-].
 	Instance string `key:"instance"`
 	// How long a stop may take before what still runs is cut off, in milliseconds. Default 30000; 1000 to 600000, and
-	// at least runner.drain_ms.
+	// at least runner.drain_ms + 5000.
 	ShutdownTimeout time.Duration `key:"shutdown_timeout_ms"`
 }
 
@@ -104,9 +104,10 @@ type Batcher struct {
 	// How long a commit waits for company, in milliseconds. Default 0, which commits whatever came while the commit
 	// before was running; 0 to 1000.
 	MaxDelay time.Duration `key:"max_delay_ms"`
-	// Most hooks that wait or are being committed; more are answered 503. Default 10000; 1 to 1000000.
+	// Most hooks per partition that wait or are being committed; more are answered 503. Default 10000; max_batch to
+	// 1000000.
 	MaxQueue int `key:"max_queue"`
-	// Most bytes of hooks that wait or are being committed. Default 268435456 (256 MiB); 1048576 to 68719476736.
+	// Most bytes of them per partition. Default 268435456 (256 MiB); http.max_body_bytes to 68719476736.
 	MaxQueueBytes int64 `key:"max_queue_bytes"`
 }
 

@@ -88,6 +88,10 @@ type Scheduler struct {
 	GC bool `key:"gc"`
 }
 
+// RunnerAcknowledge is how long a runner that stops waits for the leader to acknowledge its last outcomes, after its
+// drain.
+const RunnerAcknowledge = 5 * time.Second
+
 // Runner sets a process that runs attempts.
 type Runner struct {
 	// Address of /health, /ready and /metrics of the sink-runner's own binary, as host:port. Default "127.0.0.1:4022".

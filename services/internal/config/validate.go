@@ -39,7 +39,7 @@ func (c Config) faults() []Fault {
 	c.HTTP.check(&f)
 	f.ip("admin.ip", c.Admin.IP)
 	f.between("admin.port", c.Admin.Port, 0, 65535)
-	c.Batcher.check(&f)
+	c.Batcher.check(&f, c.HTTP.MaxBodyBytes)
 	c.Dispatch.check(&f)
 	c.Store.check(&f)
 	if c.RPC.Listen != "" {
@@ -61,8 +61,8 @@ func (n Node) check(f *faults, drain time.Duration) {
 		f.mustBe("node.instance", "1 to 64 of [A-Za-z0-9_-]", strconv.Quote(n.Instance))
 	}
 	f.duration("node.shutdown_timeout_ms", n.ShutdownTimeout, time.Second, 10*time.Minute)
-	if n.ShutdownTimeout < drain {
-		f.mustBe("node.shutdown_timeout_ms", fmt.Sprintf("at least runner.drain_ms, which is %d", drain.Milliseconds()),
+	if least := drain + RunnerAcknowledge; n.ShutdownTimeout < least {
+		f.mustBe("node.shutdown_timeout_ms", fmt.Sprintf("at least runner.drain_ms + 5000, which is %d", least.Milliseconds()),
 			n.ShutdownTimeout.Milliseconds())
 	}
 }
@@ -83,11 +83,11 @@ func (h HTTP) check(f *faults) {
 	f.duration("http.idle_timeout_ms", h.IdleTimeout, time.Second, time.Hour)
 }
 
-func (b Batcher) check(f *faults) {
+func (b Batcher) check(f *faults, maxBody int) {
 	f.between("batcher.max_batch", b.MaxBatch, 1, 4096)
 	f.duration("batcher.max_delay_ms", b.MaxDelay, 0, time.Second)
-	f.between("batcher.max_queue", b.MaxQueue, 1, 1_000_000)
-	f.between64("batcher.max_queue_bytes", b.MaxQueueBytes, 1<<20, 64<<30)
+	f.between("batcher.max_queue", b.MaxQueue, b.MaxBatch, 1_000_000)
+	f.between64("batcher.max_queue_bytes", b.MaxQueueBytes, int64(maxBody), 64<<30)
 }
 
 func (d Dispatch) check(f *faults) {

@@ -12,7 +12,6 @@ import (
 type metrics struct {
 	attempts *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	configs  *prometheus.CounterVec
 	panics   prometheus.Counter
 	dropped  prometheus.Counter
 	known    map[string]bool
@@ -26,10 +25,6 @@ func newMetrics(types []string) *metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ankusa_runner_attempt_duration_seconds", Help: "Time that an attempt took in its sink.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"sink"}),
-		configs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ankusa_dispatch_config_errors_total",
-			Help: "Permanent failures that are the operator's to mend, by type of sink.",
 		}, []string{"sink"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ankusa_runner_panics_total", Help: "Attempts that ended in a panic of the sink.",
@@ -47,14 +42,17 @@ func newMetrics(types []string) *metrics {
 
 func (m *metrics) register(r prometheus.Registerer, b *book, connected func() int) error {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) })
 	}
+	running := func() int { n, _ := b.counts(); return n }
+	unacknowledged := func() int { _, n := b.counts(); return n }
 	var faults []error
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.duration, m.configs, m.panics, m.dropped,
+		m.attempts, m.duration, m.panics, m.dropped,
 		gauge("ankusa_runner_connected", "Whether a stream to the leader is open.", connected),
-		gauge("ankusa_runner_running", "Attempts that run.", func() int { n, _ := b.counts(); return n }),
-		gauge("ankusa_runner_unacknowledged", "Outcomes that no leader has acknowledged.", func() int { _, n := b.counts(); return n }),
+		gauge("ankusa_runner_running", "Attempts that run.", running),
+		gauge("ankusa_runner_unacknowledged", "Outcomes that no leader has acknowledged.", unacknowledged),
 	} {
 		faults = append(faults, r.Register(c))
 	}
@@ -86,8 +84,5 @@ func (m *metrics) ended(sinkType string, o hook.Outcome, reported bool) {
 	m.attempts.WithLabelValues(outcomeText(o.Class), sinkType).Inc()
 	if o.Class.Sent() {
 		m.duration.WithLabelValues(sinkType).Observe(o.Duration.Seconds())
-	}
-	if o.Class == hook.PermanentConfig {
-		m.configs.WithLabelValues(sinkType).Inc()
 	}
 }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/boot"
+	"ankusa.dev/services/internal/boot/gatewayboot"
+	"ankusa.dev/services/internal/boot/ingestboot"
+	"ankusa.dev/services/internal/boot/runnerboot"
+	"ankusa.dev/services/internal/boot/schedulerboot"
+	"ankusa.dev/services/internal/boot/storeboot"
+	"ankusa.dev/services/internal/config"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/local"
+	"ankusa.dev/services/internal/kv/tikv"
+	"ankusa.dev/services/internal/rpc"
+)
+
+func newServe(path *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Run every role in this process", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if code := boot.Run(c.Context(), config.RoleAll, *path, build, c.ErrOrStderr()); code != 0 {
+				return exitError(code)
+			}
+			return nil
+		},
+	}
+}
+
+// build makes every role. They talk to each other as they do across machines, over a pipe. The order is that of the
+// stop, backwards: no more requests and hooks, then no more attempts, then no leader.
+func build(ctx context.Context, p *boot.Process) error {
+	store, port, err := storeboot.Add(ctx, p, openStore)
+	if err != nil {
+		return err
+	}
+	scheduler, err := schedulerboot.New(ctx, p, store, port)
+	if err != nil {
+		return err
+	}
+	pipe := rpc.NewPipe()
+	p.Add(rpc.Serve("pipe", p.NewServer(rpc.Security{}, scheduler.Register), pipe, boot.ServerDrain))
+	connect := func(service string) (*grpc.ClientConn, error) { return p.Keep(pipe.Dial(service)) }
+	leader, err := connect(dispatchv1.DispatchService_ServiceDesc.ServiceName)
+	if err != nil {
+		return err
+	}
+	runner, err := runnerboot.New(p, store, leader)
+	if err != nil {
+		return err
+	}
+	ingest, hooks, err := ingestboot.New(p, store, leader)
+	if err != nil {
+		return err
+	}
+	if err := p.ServeRPC(scheduler.Register, ingest.Register); err != nil {
+		return err
+	}
+	p.Add(schedulerboot.Part(scheduler), runnerboot.Part(runner), ingestboot.Part(ingest))
+	if p.Config.Admin.Enabled {
+		if err := gatewayboot.Add(p, connect, nil); err != nil {
+			return err
+		}
+	}
+	sayWhereToPost(p.Log, p.Config, hooks)
+	return nil
+}
+
+// sayWhereToPost names the URL of every source of the file, as it is reached from this machine.
+func sayWhereToPost(log *zap.Logger, c config.Config, hooks net.Addr) {
+	host := c.HTTP.IP
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	_, port, err := net.SplitHostPort(hooks.String())
+	if err != nil {
+		return // not an address of TCP
+	}
+	base := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: c.HTTP.Prefix}
+	for _, s := range c.Sources {
+		at := base.JoinPath(s.ID())
+		if c.HTTP.Routing == config.RoutingTenantPath {
+			at = base.JoinPath(s.Tenant, s.Name)
+		}
+		log.Info("post hooks to", zap.String("source_id", s.ID()), zap.Stringer("url", at))
+	}
+}
+
+// openStore opens either driver.
+func openStore(ctx context.Context, c config.Config, log *zap.Logger) (kv.Store, error) {
+	if c.Store.Type == config.StoreTiKV {
+		o := tikv.Default()
+		o.PD = c.Store.PD
+		o.TLS = tikv.TLS{CA: c.Store.TLS.CA, Cert: c.Store.TLS.Cert, Key: c.Store.TLS.Key}
+		o.GC.Enabled = c.Scheduler.GC
+		return tikv.Open(ctx, o, log)
+	}
+	o := local.Default()
+	o.Dir = c.Store.Dir
+	return local.Open(o, log)
+}

@@ -1,0 +1,68 @@
+// Package schedulerboot makes a scheduler a part of a process.
+package schedulerboot
+
+import (
+	"context"
+	"crypto/rand"
+
+	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/boot"
+	"ankusa.dev/services/internal/boot/storeboot"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/run"
+	"ankusa.dev/services/internal/scheduler"
+	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/telemetry"
+)
+
+// Build builds a process of a scheduler alone.
+func Build(open storeboot.Open) boot.Build {
+	return func(ctx context.Context, p *boot.Process) error {
+		s, port, err := storeboot.Add(ctx, p, open)
+		if err != nil {
+			return err
+		}
+		role, err := New(ctx, p, s, port)
+		if err != nil {
+			return err
+		}
+		if err := p.ServeRPC(role.Register); err != nil {
+			return err
+		}
+		health := telemetry.Handler(p.About(), p.Metrics, telemetry.Check{Name: "store", Check: ready(s, p.Log)})
+		if err := p.ServeHTTP("health", p.Config.Scheduler.HealthListen, health); err != nil {
+			return err
+		}
+		p.Add(Part(role))
+		return nil
+	}
+}
+
+// New makes the role and brings the sources of the file into the store.
+func New(ctx context.Context, p *boot.Process, s *store.Store, port kv.Store) (*scheduler.Scheduler, error) {
+	if err := applySources(ctx, s, p.Config.Sources, p.Log.Named("sources")); err != nil {
+		return nil, err
+	}
+	collector, _ := port.(kv.Collector)
+	return scheduler.New(settings(p.Config), scheduler.Deps{
+		Store: s, Log: p.Log.Named("scheduler"), Metrics: p.Metrics, Health: p.Health,
+		Collector: collector, CheckSource: p.Config.CheckEgress(),
+	})
+}
+
+// Part runs the role.
+func Part(role *scheduler.Scheduler) run.Part { return run.Part{Name: "scheduler", Run: role.Run} }
+
+// ready is a check that proves with a write that the store takes commits.
+func ready(s *store.Store, log *zap.Logger) func(context.Context) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return func(ctx context.Context) string {
+		if err := s.Ready(ctx, id); err != nil {
+			log.Debug("store not ready", zap.Error(err))
+			return "store_unavailable"
+		}
+		return ""
+	}
+}

@@ -1,0 +1,31 @@
+// Package storeboot opens the store of a process.
+package storeboot
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/boot"
+	"ankusa.dev/services/internal/config"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/store"
+)
+
+// Open opens the driver that a configuration names. ctx bounds the opening alone.
+type Open func(ctx context.Context, c config.Config, log *zap.Logger) (kv.Store, error)
+
+// Add opens the store, which the process owns from then on, and returns its durable operations and its port.
+func Add(ctx context.Context, p *boot.Process, open Open) (*store.Store, kv.Store, error) {
+	port, err := open(ctx, p.Config, p.Log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the %s store: %w", p.Config.Store.Type, err)
+	}
+	p.Owns("store", port)
+	s, err := store.Open(ctx, port, store.Options{Partitions: p.Config.Store.Partitions})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, port, nil
+}
