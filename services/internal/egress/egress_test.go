@@ -148,7 +148,7 @@ func TestL39_ANameThatLeadsToADeniedAddressIsDeniedAtCreate(t *testing.T) {
 func TestL39_TheDialerRefusesWhateverNameLedToTheAddress(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer listener.Close()
+	defer func() { require.NoError(t, listener.Close()) }()
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 

@@ -14,7 +14,6 @@ import (
 	"ankusa.dev/services/internal/sinkrunner/sink"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
-	"ankusa.dev/services/internal/wire"
 )
 
 // readers is how many reads of the store run at once; what comes meanwhile is read together.
@@ -157,7 +156,7 @@ func notStarted(reason string) hook.Outcome {
 // source returns the row's source as it is now, at least at the revision that the leader knows, or why there is none.
 func (r *Runner) source(l *lease) (*source.Source, hook.Outcome) {
 	gone := hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"}
-	owner, name := wire.SourceName(l.Row.Key.SourceID)
+	owner, name, _ := source.SplitID(l.Row.Key.SourceID) // checked when it was read
 	src, err := r.deps.Sources.AtLeast(l.ctx, owner, name, l.SourceRevision)
 	if err == nil && src.Incarnation != l.Incarnation { // a copy from before the source was created anew, or the row is
 		src, err = r.deps.Sources.AtLeast(l.ctx, owner, name, src.Revision+1)
@@ -196,10 +195,10 @@ func judge(l *lease, o hook.Outcome) hook.Outcome {
 	if o.Class == hook.Delivered || l.ctx.Err() == nil {
 		return o
 	}
-	switch context.Cause(l.ctx) {
-	case errTimeout:
+	switch why := context.Cause(l.ctx); {
+	case errors.Is(why, errTimeout):
 		o.Class, o.Reason = hook.TimedOut, fmt.Sprintf("attempt_timeout %dms", l.Timeout.Milliseconds())
-	case errCut:
+	case errors.Is(why, errCut):
 		o.Class, o.Reason = hook.Transient, "runner stopped"
 	}
 	return o

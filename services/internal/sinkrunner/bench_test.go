@@ -47,7 +47,7 @@ func BenchmarkRunner(b *testing.B) {
 	h := &harness{t: b, leader: &fakeLeader{streams: make(chan *fakeStream, 1)}, ended: make(chan error, 1)}
 	server, conn := h.connect()
 	defer server.Stop()
-	defer conn.Close()
+	defer func() { require.NoError(b, conn.Close()) }()
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	runner, err := New(Default(), Deps{
 		Leader: conn, Store: free, Sources: free, Sinks: sink.Set{"log": free},
@@ -59,7 +59,8 @@ func BenchmarkRunner(b *testing.B) {
 	go func() { h.ended <- runner.Run(ctx) }()
 	f := <-h.leader.streams
 	welcome := &dispatchv1.Welcome{Epoch: 1}
-	require.NoError(b, f.stream.Send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Welcome{Welcome: welcome}}))
+	m := &dispatchv1.LeaseResponse_Welcome{Welcome: welcome}
+	require.NoError(b, f.stream.Send(&dispatchv1.LeaseResponse{Message: m}))
 	b.ReportAllocs()
 	leased, settled := 0, 0
 	for b.Loop() {

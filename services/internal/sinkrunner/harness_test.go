@@ -96,7 +96,8 @@ func (f *fakeStream) finish(err error) {
 func (f *fakeStream) send(m *dispatchv1.LeaseResponse) { require.NoError(f.t, f.stream.Send(m)) }
 
 func (f *fakeStream) welcome(epoch uint64) {
-	f.send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Welcome{Welcome: &dispatchv1.Welcome{Epoch: epoch}}})
+	m := &dispatchv1.LeaseResponse_Welcome{Welcome: &dispatchv1.Welcome{Epoch: epoch}}
+	f.send(&dispatchv1.LeaseResponse{Message: m})
 }
 
 func (f *fakeStream) lease(attempts ...wire.Attempt) {

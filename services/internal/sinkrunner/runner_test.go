@@ -14,8 +14,14 @@ import (
 	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/sinkrunner/sink"
 	"ankusa.dev/services/internal/source"
+	"ankusa.dev/services/internal/sourcecache"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
+)
+
+var (
+	_ Store   = (*store.Store)(nil)
+	_ Sources = (*sourcecache.Cache[*source.Source])(nil)
 )
 
 func TestAnAttemptIsDeliveredReportedAndForgottenOnceSettled(t *testing.T) {

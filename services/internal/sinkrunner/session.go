@@ -150,7 +150,8 @@ func messages(n news, credit wire.Credit, parting bool) (list []*dispatchv1.Leas
 	}
 	switch {
 	case n.draining && !parting:
-		list = append(list, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Goodbye{Goodbye: &dispatchv1.Goodbye{}}})
+		goodbye := &dispatchv1.LeaseRequest_Goodbye{Goodbye: &dispatchv1.Goodbye{}}
+		list = append(list, &dispatchv1.LeaseRequest{Message: goodbye})
 	case n.credit != credit:
 		list = append(list, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Credit{Credit: n.credit.Proto()}})
 	}

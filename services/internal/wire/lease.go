@@ -205,7 +205,7 @@ func readDuration(field string, p *durationpb.Duration, bound time.Duration) (ti
 	if p == nil {
 		return 0, nil
 	}
-	if p.Seconds < 0 || p.Seconds > int64(bound/time.Second) || p.Nanos < 0 || p.Nanos >= int32(time.Second) {
+	if p.Seconds < 0 || p.Seconds > int64(bound/time.Second) || p.Nanos < 0 || int64(p.Nanos) >= int64(time.Second) {
 		return 0, malformed(field)
 	}
 	return min(time.Duration(p.Seconds)*time.Second+time.Duration(p.Nanos), bound), nil

@@ -6,10 +6,10 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/source"
 )
 
 // ErrMalformed is the kind of every error of this package's Read functions. Their texts name fields, never values.
@@ -18,7 +18,6 @@ var ErrMalformed = errors.New("malformed message")
 // Bounds of what a remote party may send.
 const (
 	maxPartition = 252
-	maxName      = 64
 	maxIndex     = 63
 	maxType      = 32
 	maxLane      = 256
@@ -106,11 +105,11 @@ func readID(b []byte) (id hook.ID, err error) {
 // ReadKey reads a sink key. A source of another tenant than the hook's, unless it is shared, is refused.
 func ReadKey(p *dispatchv1.SinkKey) (hook.SinkKey, error) {
 	k := hook.SinkKey{Tenant: p.GetTenant(), SourceID: p.GetSourceId(), Index: uint16(p.GetIndex()), Type: p.GetType()}
-	owner, name := SourceName(k.SourceID)
+	owner, _, named := source.SplitID(k.SourceID)
 	switch {
-	case !isName(k.Tenant):
+	case !source.ValidName(k.Tenant):
 		return hook.SinkKey{}, malformed("tenant")
-	case !isName(owner), !isName(name), owner != hook.DefaultTenant && owner != k.Tenant:
+	case !named, owner != hook.DefaultTenant && owner != k.Tenant:
 		return hook.SinkKey{}, malformed("source_id")
 	case p.GetIndex() > maxIndex:
 		return hook.SinkKey{}, malformed("index")
@@ -118,26 +117,6 @@ func ReadKey(p *dispatchv1.SinkKey) (hook.SinkKey, error) {
 		return hook.SinkKey{}, malformed("type")
 	}
 	return k, nil
-}
-
-// SourceName splits a source id into the tenant that defines the source and the source's name.
-func SourceName(sourceID string) (owner, name string) {
-	if owner, name, dotted := strings.Cut(sourceID, "."); dotted {
-		return owner, name
-	}
-	return hook.DefaultTenant, sourceID
-}
-
-func isName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; !isLower(c) && !isDigit(c) && (c < 'A' || c > 'Z') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 func isType(s string) bool {

@@ -274,7 +274,7 @@ func TestOversizeReasonsAndResponsesAreCut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strings.Repeat("é", hook.MaxReason/2), got[0].Outcome.Reason)
 	require.Len(t, got[0].Outcome.Response, hook.MaxResponse)
-	require.Equal(t, time.Duration(maxPause), got[0].Outcome.RetryAfter)
+	require.Equal(t, maxPause, got[0].Outcome.RetryAfter)
 }
 
 func TestAReasonThatIsNotTextDoesNotStopTheMessage(t *testing.T) {

@@ -61,7 +61,7 @@ func TestL22_RetryAfterCountsForTheStatusesThatAskForAPause(t *testing.T) {
 
 func TestL22_EveryFormOfRetryAfterIsRead(t *testing.T) {
 	for value, want := range map[string]time.Duration{
-		"0": 0, "1": time.Second, " 120 ": 2 * time.Minute, "007": 7 * time.Second,
+		"0": 0, "1": time.Second, "\t120 ": 2 * time.Minute, "007": 7 * time.Second,
 		"99999999999": maxPause, "99999999999999999999999999": maxPause,
 		now.Add(90 * time.Second).Format(http.TimeFormat):           90 * time.Second,
 		now.Add(time.Minute).Format(time.RFC850):                    time.Minute,

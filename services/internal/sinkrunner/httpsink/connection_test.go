@@ -191,7 +191,8 @@ func goingAway(c net.Conn, connection int64) {
 
 func TestCertificatesAreVerifiedUnlessConfiguredOtherwise(t *testing.T) {
 	protocols := make(chan string, 1)
-	r := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protocols <- r.Proto }))
+	tell := func(_ http.ResponseWriter, r *http.Request) { protocols <- r.Proto }
+	r := httptest.NewUnstartedServer(http.HandlerFunc(tell))
 	r.EnableHTTP2 = true
 	r.Config.ErrorLog = quiet
 	r.StartTLS()

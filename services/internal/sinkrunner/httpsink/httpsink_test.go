@@ -235,8 +235,8 @@ func rawServer(t *testing.T, serve func(net.Conn)) (address string) {
 				return
 			}
 			served.Go(func() {
-				defer c.Close()
 				serve(c)
+				_ = c.Close() // the sink may have been faster
 			})
 		}
 	})
