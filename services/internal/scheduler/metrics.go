@@ -14,7 +14,6 @@ import (
 type metrics struct {
 	deliveries   *prometheus.CounterVec
 	deadLettered *prometheus.CounterVec
-	configErrors *prometheus.CounterVec
 	leading      prometheus.Gauge
 
 	mu    sync.Mutex
@@ -29,12 +28,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_dead_lettered_total", Help: "Deliveries that were given up.",
 		}, []string{"source_id", "sink"}),
-		configErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ankusa_dispatch_config_errors_total", Help: "Permanent failures that are the operator's to mend.",
-		}, []string{"sink"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered, m.configErrors, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64
@@ -84,9 +80,6 @@ func (m *metrics) settled(batch []store.Settlement) {
 		m.deliveries.WithLabelValues(result(s), s.Delivery.Key.Type).Inc()
 		if s.Verdict.Kind == hook.Bury {
 			m.deadLettered.WithLabelValues(s.Delivery.Key.SourceID, s.Delivery.Key.Type).Inc()
-		}
-		if h := s.Verdict.State.History; len(h) > 0 && h[len(h)-1].Class == hook.PermanentConfig {
-			m.configErrors.WithLabelValues(s.Delivery.Key.Type).Inc()
 		}
 	}
 }
