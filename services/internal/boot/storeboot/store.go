@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/boot"
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/meterkv"
 	"ankusa.dev/services/internal/store"
 )
 
@@ -23,9 +25,18 @@ func Add(ctx context.Context, p *boot.Process, open Open) (*store.Store, kv.Stor
 		return nil, nil, fmt.Errorf("open the %s store: %w", p.Config.Store.Type, err)
 	}
 	p.Owns("store", port)
-	s, err := store.Open(ctx, port, store.Options{Partitions: p.Config.Store.Partitions})
+	s, err := store.Open(ctx, metered(port, p.Metrics), store.Options{Partitions: p.Config.Store.Partitions})
 	if err != nil {
 		return nil, nil, err
 	}
 	return s, port, nil
+}
+
+// metered counts the calls through the port by what they are for.
+func metered(port kv.Store, r prometheus.Registerer) kv.Store {
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ankusa_store_calls_total", Help: "Calls through the store's port, by what the first key they touch is for.",
+	}, []string{"class"})
+	r.MustRegister(calls)
+	return meterkv.New(port, store.Class, func(class string) { calls.WithLabelValues(class).Inc() })
 }
