@@ -40,15 +40,15 @@ expect() {
 }
 
 expect holds "group commit, lane"   -DWAIT=0
-expect holds "wait, lane"           -DWAIT=1 -DHORIZON=2
-expect holds "wait, no lane"        -DWAIT=1 -DHORIZON=2 -DLANED=0
+expect holds "wait, lane"           -DWAIT=1 -DCLOSES=3
+expect holds "wait, no lane"        -DWAIT=1 -DCLOSES=3 -DLANED=0
 expect holds "bound of two"         -DWAIT=1 -DBOUND=2
 expect holds "three workers"        -DWORKERS=3 -DWAIT=1 -DLANED=2
 expect holds "four callers"         -DCALLERS=4 -DBOUND=4 -DHORIZON=0 -DWAIT=1
 
 expect found "without admission lock"        -DWITHOUT_ADMISSION_LOCK
 expect found "without forming lock"          -DWITHOUT_FORMING_LOCK -DWAIT=1
-expect found "without oldest deadline"       -DWITHOUT_OLDEST_DEADLINE -DWAIT=1 -DWORKERS=1
+expect found "without oldest deadline"       -DWITHOUT_OLDEST_DEADLINE -DWAIT=1 -DWORKERS=1 -DCLOSES=3
 expect found "without close before drain"    -DWITHOUT_CLOSE_BEFORE_DRAIN
 expect found "without take and own"          -DWITHOUT_TAKE_AND_OWN
 expect found "without leaving out"           -DWITHOUT_LEAVING_OUT

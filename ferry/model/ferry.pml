@@ -26,12 +26,15 @@
 #define WAIT 0       /* moments that the oldest may wait for company */
 #endif
 #ifndef HORIZON
-#define HORIZON 1    /* callers arrive and leave, and close begins, up to here */
+#define HORIZON 1    /* callers arrive up to here */
+#endif
+#ifndef CLOSES
+#define CLOSES HORIZON  /* close begins up to here */
 #endif
 #ifndef LANED
 #define LANED 2      /* the first callers are in one lane, the others in none */
 #endif
-#define END   (HORIZON + WAIT + CALLERS + 3)
+#define END   (HORIZON + CLOSES + WAIT + CALLERS + 3)
 #define NEVER 200
 
 #define OPEN 0
@@ -419,7 +422,7 @@ init {
        i++
     :: else -> break
     od;
-    select(begins : 0 .. HORIZON);
+    select(begins : 0 .. CLOSES);
     if
     :: gives = begins
     :: gives = begins + 1

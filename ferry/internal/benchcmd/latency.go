@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -9,51 +10,71 @@ import (
 	"time"
 
 	"ankusa.dev/ferry"
+	"ankusa.dev/ferry/internal/bare"
 	"ankusa.dev/ferry/internal/queue"
 )
 
 const enqueuers = 16
 
+// samples is how many calls per caller are kept.
+const samples = 1 << 15
+
 // enqueue times Submit alone at 16 callers, each of which then waits, untimed,
-// for its answer.
+// for its answer. The median counts: on a machine that is shared, the mean is
+// mostly the time for which the kernel ran somebody else. Mean and p99 stand
+// beside it.
 func enqueue(s settings, r *report) {
-	clock := clockCost()
-	var means, allocs []float64
+	var medians, means, tails, allocs []float64
 	for range s.rounds {
-		mean, alloc := enqueueOnce(s.headline)
-		means, allocs = append(means, mean-clock), append(allocs, alloc)
+		times, alloc := enqueueOnce(s.headline)
+		medians = append(medians, float64(times[len(times)/2]))
+		tails = append(tails, float64(times[len(times)*99/100]))
+		sum := time.Duration(0)
+		for _, t := range times {
+			sum += t
+		}
+		means = append(means, float64(sum)/float64(len(times)))
+		allocs = append(allocs, alloc)
 	}
-	r.Enqueue, r.EnqueueAllocs = round(median(means)), round(median(allocs))
-	r.Spread["enqueue_ns"] = rangeOf(means)
+	r.Enqueue, r.EnqueueMean, r.EnqueueP99 = round(median(medians)), round(median(means)), round(median(tails))
+	r.EnqueueAllocs = median(allocs)
+	r.Spread["enqueue_ns"] = rangeOf(medians)
+	r.Spread["enqueue_mean_ns"] = rangeOf(means)
 	r.Spread["enqueue_allocs"] = rangeOf(allocs)
-	r.Limits["clock_ns_subtracted"] = round(clock)
 }
 
-func enqueueOnce(d time.Duration) (mean, allocs float64) {
+// enqueueOnce returns the sorted times of the calls and the allocations per
+// call, of which a rest far below one in a hundred is the runtime's own.
+func enqueueOnce(d time.Duration) ([]time.Duration, float64) {
 	b := start(1000)
 	defer stop(b)
 	var halt atomic.Bool
-	var total, calls atomic.Int64
+	var calls atomic.Int64
 	var wg sync.WaitGroup
+	kept := make([][]time.Duration, enqueuers)
+	for c := range kept {
+		kept[c] = make([]time.Duration, 0, samples)
+	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for range enqueuers {
+	for c := range enqueuers {
 		wg.Go(func() {
 			answered := make(chan struct{}, 1)
 			answer := func(int, error) { answered <- struct{}{} }
-			var spent time.Duration
 			n := 0
 			for ; !halt.Load(); n++ {
 				began := time.Now()
 				err := b.Submit(n, answer)
-				spent += time.Since(began)
+				spent := time.Since(began)
 				if err != nil {
 					panic(err)
 				}
+				if len(kept[c]) < samples {
+					kept[c] = append(kept[c], spent)
+				}
 				<-answered
 			}
-			total.Add(int64(spent))
 			calls.Add(int64(n))
 		})
 	}
@@ -61,41 +82,46 @@ func enqueueOnce(d time.Duration) (mean, allocs float64) {
 	halt.Store(true)
 	wg.Wait()
 	runtime.ReadMemStats(&after)
-	n := float64(calls.Load())
-	return float64(total.Load()) / n, float64(int64(float64(after.Mallocs-before.Mallocs)/n*100)) / 100
+	times := slices.Concat(kept...)
+	slices.Sort(times)
+	perCall := float64(after.Mallocs-before.Mallocs) / float64(calls.Load())
+	return times, math.Floor(perCall*100) / 100
 }
 
-// clockCost is what one measurement of nothing reads, in ns.
-func clockCost() float64 {
-	var spent time.Duration
-	const n = 1 << 18
-	for range n {
-		began := time.Now()
-		spent += time.Since(began)
-	}
-	return float64(spent) / n
-}
+// rest is how long the process sleeps before a call in the rested figures.
+const rest = 50 * time.Microsecond
 
-// idle times a lone call to a batcher that has been at rest, and to run itself.
+// idle times a lone caller's calls to an empty batcher whose worker sleeps, and
+// takes off what run itself needs. After a rest of the whole process most of
+// the time is the waking of a thread, so a bare channel worker, which has to
+// wake one as well, is shown beside it.
 func idle(s settings, r *report) {
-	var added []float64
+	var added, rested, handoff []float64
 	for range s.rounds {
-		b := start(1000)
-		run := echo()
-		through := lone(s.calls, func(in int) { do(b, context.Background(), in) })
+		b, c, run := start(1000), bare.NewChannel(copyAll), echo()
+		through := func(in int) { do(b, context.Background(), in) }
+		direct := func(in int) { _, _ = run(context.Background(), []int{in}) }
+		added = append(added, lone(20*s.calls, 0, through)-lone(20*s.calls, 0, direct))
+		still := lone(s.calls, rest, direct)
+		rested = append(rested, lone(s.calls, rest, through)-still)
+		handoff = append(handoff, lone(s.calls, rest, func(in int) { c.Do(in) })-still)
+		c.Close()
 		stop(b)
-		direct := lone(s.calls, func(in int) { _, _ = run(context.Background(), []int{in}) })
-		added = append(added, through-direct)
 	}
 	r.Idle = round(median(added))
+	r.IdleRested, r.IdleHandoff = round(median(rested)), round(median(handoff))
 	r.Spread["idle_added_ns"] = rangeOf(added)
+	r.Spread["idle_rested_added_ns"] = rangeOf(rested)
+	r.Spread["idle_rested_handoff_ns"] = rangeOf(handoff)
 }
 
-// lone is the median time of calls between which the process is idle, in ns.
-func lone(calls int, do func(int)) float64 {
+// lone is the median time of calls with a rest before each, in ns.
+func lone(calls int, rest time.Duration, do func(int)) float64 {
 	times := make([]time.Duration, calls)
 	for i := range times {
-		time.Sleep(50 * time.Microsecond)
+		if rest > 0 {
+			time.Sleep(rest)
+		}
 		began := time.Now()
 		do(i)
 		times[i] = time.Since(began)
@@ -127,7 +153,7 @@ func admissions(callers int, d time.Duration, mu *sync.Mutex) float64 {
 	c := ferry.Default[int]()
 	q := queue.New(queue.Limits{Batch: c.MaxBatch, Held: c.MaxQueue}, queue.Kinds{})
 	nodes := sync.Pool{New: func() any { return &queue.Node{} }}
-	perSecond := rate(callers, d, func(int) {
+	w := drive(callers, d, func(int) {
 		n := nodes.Get().(*queue.Node)
 		if mu != nil {
 			mu.Lock()
@@ -139,5 +165,5 @@ func admissions(callers int, d time.Duration, mu *sync.Mutex) float64 {
 		}
 		nodes.Put(n)
 	})
-	return 1e9 / perSecond
+	return float64(w.wall) / float64(w.calls)
 }

@@ -28,7 +28,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 5, "interleaved rounds; medians count")
 	flag.DurationVar(&s.headline, "headline", time.Second, "time per side and round of the cell with the bar")
 	flag.DurationVar(&s.cell, "cell", 150*time.Millisecond, "time per side and round of every other cell")
-	flag.IntVar(&s.calls, "calls", 2000, "calls per round of the idle measurement")
+	flag.IntVar(&s.calls, "calls", 500, "calls per round of the idle measurement")
 	enforce := flag.Bool("enforce", true, "exit with status 1 when a bar is missed")
 	flag.Parse()
 
@@ -59,7 +59,14 @@ type report struct {
 	EnqueueBar float64 `json:"enqueue_ns_bar"`
 	IdleBar    float64 `json:"idle_added_ns_bar"`
 
+	EnqueueMean   float64 `json:"enqueue_mean_ns"`
+	EnqueueP99    float64 `json:"enqueue_p99_ns"`
 	EnqueueAllocs float64 `json:"enqueue_allocs"`
+
+	IdleRested  float64 `json:"idle_rested_added_ns"`
+	IdleHandoff float64 `json:"idle_rested_handoff_ns"`
+
+	CPU map[string]float64 `json:"cpu_ns_per_call"`
 
 	RatioYielding float64 `json:"throughput_ratio_yielding"`
 	RatioContext  float64 `json:"throughput_ratio_cancellable"`
@@ -79,7 +86,7 @@ func measure(s settings) report {
 			"rounds": s.rounds, "headline": s.headline.String(), "cell": s.cell.String(),
 		},
 		RatioBar: barRatio, EnqueueBar: barEnqueue, IdleBar: barIdle,
-		Spread: map[string]spread{}, Cells: map[string]float64{}, Lock: map[string]float64{},
+		Spread: map[string]spread{}, CPU: map[string]float64{}, Cells: map[string]float64{}, Lock: map[string]float64{},
 	}
 	headline(s, &r)
 	matrix(s, &r)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -31,12 +32,28 @@ func round(x float64) float64 {
 	return math.Round(x*1000) / 1000
 }
 
-// rate is the number of calls per second that callers goroutines make for d.
-func rate(callers int, d time.Duration, do func(int)) float64 {
+// work is what callers goroutines did: calls, in which time, on how much CPU.
+type work struct {
+	calls     int64
+	wall, cpu time.Duration
+}
+
+func (w *work) add(o work) {
+	w.calls += o.calls
+	w.wall += o.wall
+	w.cpu += o.cpu
+}
+
+func (w work) perSecond() float64 { return float64(w.calls) / w.wall.Seconds() }
+
+func (w work) cpuPerCall() float64 { return float64(w.cpu) / float64(w.calls) }
+
+// drive lets callers goroutines call do for d.
+func drive(callers int, d time.Duration, do func(int)) work {
 	var stop atomic.Bool
 	var total atomic.Int64
 	var wg sync.WaitGroup
-	began := time.Now()
+	began, cpu := time.Now(), cpuTime()
 	for range callers {
 		wg.Go(func() {
 			n := 0
@@ -49,7 +66,16 @@ func rate(callers int, d time.Duration, do func(int)) float64 {
 	time.Sleep(d)
 	stop.Store(true)
 	wg.Wait()
-	return float64(total.Load()) / time.Since(began).Seconds()
+	return work{calls: total.Load(), wall: time.Since(began), cpu: cpuTime() - cpu}
+}
+
+// cpuTime is what the process has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // side is one of the things that are measured beside each other.
@@ -58,15 +84,37 @@ type side struct {
 	start func() (do func(int), stop func())
 }
 
-// interleave measures the sides in turn, round by round.
-func interleave(rounds, callers int, d time.Duration, sides ...side) map[string][]float64 {
-	rates := map[string][]float64{}
+// slices of a round: the sides take turns within it, so that what slows the
+// machine down for a while slows all of them down.
+const turns = 5
+
+// interleave measures each side for d per round.
+func interleave(rounds, callers int, d time.Duration, sides ...side) map[string][]work {
+	done := map[string][]work{}
 	for range rounds {
-		for _, s := range sides {
-			do, stop := s.start()
-			rates[s.name] = append(rates[s.name], rate(callers, d, do))
-			stop()
+		round := map[string]*work{}
+		for range turns {
+			for _, s := range sides {
+				if round[s.name] == nil {
+					round[s.name] = &work{}
+				}
+				do, stop := s.start()
+				round[s.name].add(drive(callers, d/turns, do))
+				stop()
+			}
+		}
+		for name, w := range round {
+			done[name] = append(done[name], *w)
 		}
 	}
-	return rates
+	return done
+}
+
+// each maps the rounds of one side.
+func each(rounds []work, f func(work) float64) []float64 {
+	var xs []float64
+	for _, w := range rounds {
+		xs = append(xs, f(w))
+	}
+	return xs
 }

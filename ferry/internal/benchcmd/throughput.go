@@ -79,17 +79,18 @@ func channelSide() side {
 // round, so that what slows both sides down cancels out.
 func headline(s settings, r *report) {
 	const callers, batch = 256, 1000
-	rates := interleave(s.rounds, callers, s.headline,
+	rounds := interleave(s.rounds, callers, s.headline,
 		ferrySide(batch), bareSide("bare", batch, false), bareSide("yielding", batch, true), cancellableSide(batch))
 	ratio := func(of, to string) []float64 {
 		var all []float64
-		for i := range rates[of] {
-			all = append(all, rates[of][i]/rates[to][i])
+		for i := range rounds[of] {
+			all = append(all, rounds[of][i].perSecond()/rounds[to][i].perSecond())
 		}
 		return all
 	}
-	for name, xs := range rates {
-		r.Cells[fmt.Sprintf("%d/%d/%s", callers, batch, name)] = round(median(xs))
+	for name, works := range rounds {
+		r.Cells[cell(callers, batch, name)] = round(median(each(works, work.perSecond)))
+		r.CPU[cell(callers, batch, name)] = round(median(each(works, work.cpuPerCall)))
 	}
 	r.Ratio = round(median(ratio("ferry", "bare")))
 	r.RatioYielding = round(median(ratio("ferry", "yielding")))
@@ -98,18 +99,23 @@ func headline(s settings, r *report) {
 	r.Spread["throughput_ratio_yielding"] = rangeOf(ratio("ferry", "yielding"))
 }
 
+func cell(callers, batch int, name string) string {
+	return fmt.Sprintf("callers=%d/batch=%d/%s", callers, batch, name)
+}
+
 // matrix measures every other cell, and the unbatched worker beside them.
 func matrix(s settings, r *report) {
 	for _, callers := range []int{1, 16, 256} {
-		for name, xs := range interleave(s.rounds, callers, s.cell, channelSide()) {
-			r.Cells[fmt.Sprintf("%d/%s", callers, name)] = round(median(xs))
-		}
 		for _, batch := range []int{1, 10, 1000} {
 			if callers == 256 && batch == 1000 {
 				continue
 			}
-			for name, xs := range interleave(s.rounds, callers, s.cell, ferrySide(batch), bareSide("bare", batch, false)) {
-				r.Cells[fmt.Sprintf("%d/%d/%s", callers, batch, name)] = round(median(xs))
+			sides := []side{ferrySide(batch), bareSide("bare", batch, false)}
+			if batch == 1 {
+				sides = append(sides, channelSide())
+			}
+			for name, works := range interleave(s.rounds, callers, s.cell, sides...) {
+				r.Cells[cell(callers, batch, name)] = round(median(each(works, work.perSecond)))
 			}
 		}
 	}
