@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
 
@@ -22,6 +24,7 @@ type leader struct {
 	dispatchv1.UnimplementedDispatchServiceServer
 	mu    sync.Mutex
 	named map[hook.ID]int
+	rows  map[hook.ID]hook.Row
 }
 
 func (l *leader) Notify(s grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse]) error {
@@ -41,6 +44,9 @@ func (l *leader) Notify(s grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dis
 		for _, g := range c.Groups {
 			for _, id := range g.Hooks {
 				l.named[id]++
+				if l.rows != nil {
+					l.rows[id] = hook.Row{Partition: g.Partition, Key: g.Key, Hook: id, Due: g.Start, Version: g.Start}
+				}
 			}
 		}
 		l.mu.Unlock()
@@ -74,4 +80,21 @@ func dial(t testing.TB, l dispatchv1.DispatchServiceServer) *grpc.ClientConn {
 		wg.Wait()
 	})
 	return conn
+}
+
+// hook reads a hook that was named to the leader.
+func (l *leader) hook(t testing.TB, s *store.Store, id hook.ID) *hook.Hook {
+	t.Helper()
+	var row hook.Row
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r, ok := l.rows[id]
+		row = r
+		return ok
+	}, 5*time.Second, time.Millisecond)
+	found, err := s.Fetch(t.Context(), []hook.Row{row})
+	require.NoError(t, err)
+	require.NotNil(t, found[0].Hook)
+	return found[0].Hook
 }

@@ -1,0 +1,468 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/ingest/notify"
+	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/wire"
+)
+
+// leader can be away, deaf or well, and remembers what it was told.
+type leader struct {
+	dispatchv1.UnimplementedDispatchServiceServer
+	mu       sync.Mutex
+	away     bool // refuses streams
+	deaf     bool // acknowledges nothing
+	hangUp   context.CancelFunc
+	writers  []wire.RunID
+	messages []wire.Committed
+	hooks    map[hook.ID]int
+	backlogs map[hook.SinkKey]wire.Backlog
+}
+
+func (l *leader) Notify(s grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse]) error {
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	l.mu.Lock()
+	away := l.away
+	l.hangUp = cancel
+	l.mu.Unlock()
+	if away {
+		return status.Error(codes.Unavailable, "not the leader")
+	}
+	requests := make(chan *dispatchv1.NotifyRequest)
+	go func() {
+		defer close(requests)
+		for {
+			m, err := s.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return status.Error(codes.Unavailable, "deposed")
+		case m, ok := <-requests:
+			if !ok {
+				return nil
+			}
+			if err := l.take(m, s); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (l *leader) take(m *dispatchv1.NotifyRequest, s grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse]) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.GetHello() != nil {
+		w, err := wire.ReadWriterHello(m.GetHello())
+		l.writers = append(l.writers, w)
+		return err
+	}
+	c, err := wire.ReadCommitted(m.GetCommitted())
+	if err != nil {
+		return err
+	}
+	l.messages = append(l.messages, c)
+	for _, g := range c.Groups {
+		for _, id := range g.Hooks {
+			l.hooks[id]++
+		}
+	}
+	for _, b := range c.Backlogs {
+		if had, ok := l.backlogs[b.Key]; !ok || b.From < had.From {
+			l.backlogs[b.Key] = b
+		}
+	}
+	if l.deaf {
+		return nil
+	}
+	return s.Send(&dispatchv1.NotifyResponse{Acknowledged: c.Sequence})
+}
+
+func (l *leader) set(away, deaf bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away, l.deaf = away, deaf
+	if l.hangUp != nil {
+		l.hangUp()
+	}
+}
+
+func (l *leader) heard() (messages, hooks int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.messages), len(l.hooks)
+}
+
+// told is what the leader was told so far.
+type told struct {
+	writers  []wire.RunID
+	messages []wire.Committed
+	hooks    map[hook.ID]int
+	backlogs map[hook.SinkKey]wire.Backlog
+}
+
+func (l *leader) told() told {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return told{slices.Clone(l.writers), slices.Clone(l.messages), maps.Clone(l.hooks), maps.Clone(l.backlogs)}
+}
+
+// flag counts its moves and can be stuck.
+type flag struct {
+	mu     sync.Mutex
+	raised bool
+	err    error
+	moved
+}
+
+type moved struct {
+	ups, downs int
+	lastUp     time.Time
+}
+
+func (f *flag) moves() moved {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.moved
+}
+
+func (f *flag) stick(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *flag) RaiseFlag(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.raised, f.lastUp = true, time.Now()
+		f.ups++
+	}
+	return f.err
+}
+
+func (f *flag) LowerFlag(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.raised = false
+		f.downs++
+	}
+	return f.err
+}
+
+func (f *flag) up() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.raised
+}
+
+type rig struct {
+	*notify.Notifier
+	leader *leader
+	flag   *flag
+	stop   func()
+}
+
+var writerID = [16]byte{1, 2, 3}
+
+func setUp(t *testing.T) *rig {
+	l := &leader{hooks: map[hook.ID]int{}, backlogs: map[hook.SinkKey]wire.Backlog{}}
+	pipe := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	dispatchv1.RegisterDispatchServiceServer(server, l)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(pipe) })
+	conn, err := grpc.NewClient("passthrough:leader", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	require.NoError(t, err)
+	f := &flag{}
+	n := notify.New(conn, writerID, f, prometheus.NewRegistry(), zap.NewNop())
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() { require.NoError(t, n.Run(ctx)) })
+	return &rig{Notifier: n, leader: l, flag: f, stop: sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, conn.Close())
+		server.Stop()
+		wg.Wait()
+	})}
+}
+
+func key(n byte) hook.SinkKey {
+	return hook.SinkKey{Tenant: "t" + string('a'+rune(n)), SourceID: "s", Type: "log"}
+}
+
+var serial uint64
+
+func group(k hook.SinkKey, start hook.Timestamp, hooks int) store.Group {
+	g := store.Group{Partition: 3, Key: k, Start: start}
+	for range hooks {
+		serial++
+		g.Hooks = append(g.Hooks, hook.ID{0: byte(serial >> 24), 1: byte(serial >> 16), 2: byte(serial >> 8), 3: byte(serial)})
+	}
+	return g
+}
+
+func drained(t *testing.T, r *rig) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(t, r.Drain(ctx))
+}
+
+func TestCommittedRowsAreNamedOnceAndInSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		for i := range 10 {
+			r.Committed([]store.Group{group(key(byte(i)), 5, 3), group(key(1), 6, 1)})
+		}
+		drained(t, r)
+		_, hooks := r.leader.heard()
+		require.Equal(t, 40, hooks)
+		require.Equal(t, []wire.RunID{writerID}, r.leader.told().writers)
+		for i, m := range r.leader.told().messages {
+			require.EqualValues(t, i+1, m.Sequence)
+		}
+		for _, times := range r.leader.told().hooks {
+			require.Equal(t, 1, times)
+		}
+	})
+}
+
+func TestManyCommitsShareAMessageWhileTheLeaderIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(true, false)
+		for range 500 {
+			r.Committed([]store.Group{group(key(0), 5, 2)})
+		}
+		r.leader.set(false, false)
+		drained(t, r)
+		messages, hooks := r.leader.heard()
+		require.Equal(t, 1000, hooks)
+		require.Less(t, messages, 10)
+	})
+}
+
+func TestWhatIsNotAcknowledgedIsSentAgainToTheNextLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(false, true)
+		r.Committed([]store.Group{group(key(0), 5, 1)})
+		time.Sleep(time.Second)
+		r.Committed([]store.Group{group(key(0), 6, 1)})
+		time.Sleep(time.Second)
+		first := len(r.leader.told().messages)
+		require.NotZero(t, first)
+		r.leader.set(false, false)
+		drained(t, r)
+		for id, times := range r.leader.told().hooks {
+			require.GreaterOrEqual(t, times, 2, id)
+		}
+		again := r.leader.told().messages[first:]
+		require.EqualValues(t, 1, again[0].Sequence, "under its own number")
+		require.EqualValues(t, 2, again[1].Sequence)
+	})
+}
+
+func TestTheFlagRisesAfterTwoSecondsAndFallsAfterCatchingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(true, false)
+		began := time.Now()
+		r.Committed([]store.Group{group(key(0), 5, 1)})
+		time.Sleep(1900 * time.Millisecond)
+		require.False(t, r.flag.up())
+		time.Sleep(200 * time.Millisecond)
+		require.True(t, r.flag.up())
+		require.Equal(t, 2*time.Second, r.flag.moves().lastUp.Sub(began))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, r.flag.moves().ups)
+		r.leader.set(false, false)
+		time.Sleep(5 * time.Second)
+		require.False(t, r.flag.up())
+		_, hooks := r.leader.heard()
+		require.Equal(t, 1, hooks)
+	})
+}
+
+func TestAStoreThatCannotTakeTheFlagIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.flag.stick(errors.New("away"))
+		r.leader.set(true, false)
+		r.Committed([]store.Group{group(key(0), 5, 1)})
+		time.Sleep(30 * time.Second)
+		require.False(t, r.flag.up())
+		r.flag.stick(nil)
+		time.Sleep(2 * time.Second)
+		require.True(t, r.flag.up())
+	})
+}
+
+func TestSteadyTrafficWithALeaderNeverMovesTheFlag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		for range 1000 {
+			r.Committed([]store.Group{group(key(0), 5, 1)})
+			time.Sleep(10 * time.Millisecond)
+		}
+		drained(t, r)
+		require.Zero(t, r.flag.moves().ups+r.flag.moves().downs)
+	})
+}
+
+func TestAStreamThatAcknowledgesNothingIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.mu.Lock()
+		r.leader.deaf = true
+		r.leader.mu.Unlock()
+		r.Committed([]store.Group{group(key(0), 5, 1)})
+		time.Sleep(10 * time.Second)
+		require.Len(t, r.leader.told().writers, 1)
+		r.leader.mu.Lock()
+		r.leader.deaf = false // a new stream would be heard
+		r.leader.mu.Unlock()
+		drained(t, r)
+		require.Len(t, r.leader.told().writers, 2)
+	})
+}
+
+func TestBeyondTheBoundOnlySinksAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(true, false)
+		const named = 65_536
+		for i := range named / 256 {
+			r.Committed([]store.Group{group(key(0), hook.Timestamp(i+1), 256)})
+		}
+		for i := range 100 {
+			r.Committed([]store.Group{group(key(1), hook.Timestamp(1000+i), 256)})
+		}
+		r.Committed([]store.Group{group(key(2), 900, 1)})
+		require.False(t, r.Full())
+		r.leader.set(false, false)
+		drained(t, r)
+		_, hooks := r.leader.heard()
+		require.Equal(t, named, hooks)
+		require.Equal(t, map[hook.SinkKey]wire.Backlog{
+			key(1): {Partition: 3, Key: key(1), From: 1000}, key(2): {Partition: 3, Key: key(2), From: 900},
+		}, r.leader.told().backlogs)
+		r.Committed([]store.Group{group(key(1), 5000, 1)})
+		drained(t, r)
+		_, hooks = r.leader.heard()
+		require.Equal(t, named+1, hooks, "names again once there is room")
+	})
+}
+
+func TestWhatCannotEvenBeRememberedBySinkStopsTheIntake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(true, false)
+		list := make([]store.Binding, 65_536)
+		for i := range list {
+			list[i].Key = hook.SinkKey{Tenant: "t", SourceID: "s", Index: uint16(i), Type: "log"}
+		}
+		r.Uncertain(1, list)
+		require.True(t, r.Full())
+		r.leader.set(false, false)
+		time.Sleep(30 * time.Second)
+		require.False(t, r.Full())
+	})
+}
+
+func TestL11_RowsOfUnknownFateAreLookedForOnceTheirFateIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.Uncertain(4, []store.Binding{{Key: key(0)}, {Key: key(1), Ordered: true}})
+		time.Sleep(store.CommitBound)
+		require.Empty(t, r.leader.told().messages, "it could still land")
+		time.Sleep(store.Finality)
+		require.Equal(t, map[hook.SinkKey]wire.Backlog{
+			key(0): {Partition: 4, Key: key(0)}, key(1): {Partition: 4, Key: key(1), Ordered: true},
+		}, r.leader.told().backlogs)
+		require.NoError(t, r.Leave(t.Context()))
+		require.Zero(t, r.flag.moves().ups)
+	})
+}
+
+func TestTheEndLeavesTheFlagForWhatNoLeaderHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		r.leader.set(true, false)
+		r.Committed([]store.Group{group(key(0), 5, 1)})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.Drain(ctx), context.DeadlineExceeded)
+		r.stop()
+		require.NoError(t, r.Leave(t.Context()))
+		require.True(t, r.flag.up())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		r.Uncertain(0, []store.Binding{{Key: key(0)}})
+		r.stop()
+		require.NoError(t, r.Leave(t.Context()))
+		require.True(t, r.flag.up(), "a commit that may yet land")
+	})
+}
+
+func TestL02_ALeaderThatComesAndGoesIsFoundAgainEveryTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		for i := range 50 {
+			r.leader.set(i%2 == 0, i%3 == 0)
+			r.Committed([]store.Group{group(key(0), 5, 10)})
+			time.Sleep(300 * time.Millisecond)
+		}
+		r.leader.set(false, false)
+		drained(t, r)
+		_, hooks := r.leader.heard()
+		require.Equal(t, 500, hooks)
+	})
+}
