@@ -61,7 +61,7 @@ func TestL22_RetryAfterCountsForTheStatusesThatAskForAPause(t *testing.T) {
 
 func TestL22_EveryFormOfRetryAfterIsRead(t *testing.T) {
 	for value, want := range map[string]time.Duration{
-		"0": 0, "1": time.Second, "\t120 ": 2 * time.Minute, "007": 7 * time.Second,
+		"0": 0, "1": time.Second, "120": 2 * time.Minute, "007": 7 * time.Second,
 		"99999999999": maxPause, "99999999999999999999999999": maxPause,
 		now.Add(90 * time.Second).Format(http.TimeFormat):           90 * time.Second,
 		now.Add(time.Minute).Format(time.RFC850):                    time.Minute,
@@ -73,6 +73,9 @@ func TestL22_EveryFormOfRetryAfterIsRead(t *testing.T) {
 		require.True(t, asked, value)
 		require.Equal(t, want, got, value)
 	}
+	got, asked := retryAfter(" 120\t", now)
+	require.True(t, asked)
+	require.Equal(t, 2*time.Minute, got)
 	for _, nonsense := range []string{"", " ", "-1", "+5", "1.5", "1e3", "soon", "0x10", "5s", "1,2", "2026-03-01"} {
 		got, asked := retryAfter(nonsense, now)
 		require.False(t, asked, nonsense)
