@@ -62,7 +62,10 @@ func testFinality(t *testing.T, f Factory) {
 		wg.Go(func() { w.run(stop, i) })
 	}
 	seen := map[kv.Timestamp][]string{}
+	defer wg.Wait()
+	defer cancel()
 	for len(seen) < 10 || w.inTime.Load() < 8 || w.late.Load() < 8 {
+		require.Less(t, len(seen), 1000, "%d commits in time, %d late", w.inTime.Load(), w.late.Load())
 		cutoff, keys := finalKeys(ctx, t, s, 0, bound)
 		seen[cutoff] = keys
 		require.NoError(t, passClock(ctx, s, cutoff.Add(2*bound+10*time.Millisecond)))
@@ -136,6 +139,8 @@ func testStalls(t *testing.T, f Factory) {
 			s := closing(t, stall.Store)
 			put(ctx, t, s, "warm", "x")
 			reached, release := stall.Hold()
+			release = sync.OnceFunc(release)
+			t.Cleanup(release) // a test that fails must not leave the commit behind
 			done := make(chan error, 1)
 			var start kv.Timestamp
 			go func() {

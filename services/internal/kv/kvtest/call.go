@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,6 +162,8 @@ func testDoubts(t *testing.T, f Factory) {
 			closing(t, s)
 			put(ctx, t, s, "a", "old")
 			faulty, end := arm(ctx)
+			end = sync.OnceFunc(end)
+			t.Cleanup(end)
 			_, err := write(faulty, s, kv.UpdateOptions{}, "a", "new", "b", "new")
 			require.ErrorIs(t, err, kv.ErrUndetermined)
 			require.NotErrorIs(t, err, kv.ErrConflict)
@@ -179,6 +182,8 @@ func testOutage(t *testing.T, f Factory) {
 	ctx := bounded(t)
 	s, begin, end := f.Outage(t)
 	closing(t, s)
+	end = sync.OnceFunc(end)
+	t.Cleanup(end)
 	put(ctx, t, s, "a", "1")
 	_, err := s.Update(ctx, kv.UpdateOptions{}, func(tx kv.Txn) error {
 		require.NoError(t, tx.Put(b("a"), b("2")))

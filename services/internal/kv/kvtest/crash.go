@@ -197,6 +197,8 @@ func testSeenSurvives(t *testing.T, f Factory) {
 			s := closing(t, d.Store)
 			put(ctx, t, s, "warm", "x")
 			waiting, release := d.Hold()
+			release = sync.OnceFunc(release)
+			t.Cleanup(release) // a store whose sync is held cannot be closed
 			committed := make(chan error, 1)
 			go func() {
 				_, err := write(ctx, s, kv.UpdateOptions{}, "dedupe", "x")
@@ -222,7 +224,12 @@ func requireHonestLooks(ctx context.Context, t *testing.T, d Disk, look func(con
 				saw <- err == nil
 			})
 		}()
-		seen := <-saw
+		seen := false
+		select {
+		case seen = <-saw:
+		case <-returned:
+			require.Fail(t, "no snapshot can be opened while a commit is on its way to the disk")
+		}
 		if !seen {
 			// It saw nothing of the held commit, so nothing may hold it up.
 			<-returned

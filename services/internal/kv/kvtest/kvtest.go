@@ -14,7 +14,7 @@ import (
 )
 
 // patience ends a test whose driver hangs.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // Factory opens the driver under test. Every function returns an empty store unless it says otherwise, registers with
 // t what has to be cleaned up beside the store, and leaves closing the store to the suite.

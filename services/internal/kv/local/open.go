@@ -121,7 +121,6 @@ func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Option
 		CacheSize:                   o.CacheBytes + 2*o.MemTableBytes, // the engine takes its tables' memory out of it
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       1000,
 		FlushDelayDeleteRange:       10 * time.Second,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
