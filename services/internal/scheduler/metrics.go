@@ -45,6 +45,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"slots":         {"Attempts that the connected runners can take.", func(s core.Stats) float64 { return float64(s.Slots) }},
 		"keys":          {"Sinks with work.", func(s core.Stats) float64 { return float64(s.Keys) }},
 		"tenants":       {"Tenants with work.", func(s core.Stats) float64 { return float64(s.Tenants) }},
+		"scan_restarts": {"Scans of this term that began again, since they found fewer rows than the counters promised.", func(s core.Stats) float64 { return float64(s.Restarts) }},
 	} {
 		r.MustRegister(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "ankusa_dispatch_" + name, Help: g.help},

@@ -36,7 +36,7 @@ func encodeHook(h *hook.Hook, start hook.Timestamp, sinks []Binding) []byte {
 		uint(hookIncarnation, h.Incarnation).
 		uint(hookReceivedAt, uint64(h.ReceivedAt)).
 		uint(hookVerification, uint64(h.Verification)).
-		uint(hookFlagged, flag(h.Flagged)).
+		uint(hookFlagged, bit(h.Flagged)).
 		text(hookDedupeKey, h.DedupeKey)
 	for _, f := range h.Headers {
 		e = e.message(hookHeader, encoder(make([]byte, 0, 128)).text(2, f.Name).text(3, f.Value))
@@ -44,7 +44,7 @@ func encodeHook(h *hook.Hook, start hook.Timestamp, sinks []Binding) []byte {
 	e = e.bytes(hookBody, first).uint(hookChunks, uint64(chunks)).fixed(hookStart, uint64(start))
 	for _, s := range sinks {
 		e = e.message(hookSink, encoder(nil).uint(2, uint64(s.Key.Index)).text(3, s.Key.Type).
-			uint(4, flag(s.Ordered)).text(5, s.Lane))
+			uint(4, bit(s.Ordered)).text(5, s.Lane))
 	}
 	return e
 }
@@ -309,7 +309,7 @@ func decodeCounter(b []byte) (c counter, err error) {
 	return c, err
 }
 
-func flag(b bool) uint64 {
+func bit(b bool) uint64 {
 	if b {
 		return 1
 	}

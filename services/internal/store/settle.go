@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"ankusa.dev/services/internal/hook"
@@ -42,14 +43,19 @@ type keyPart struct {
 	key       hook.SinkKey
 }
 
-// Settle commits what became of rows that one slot guards, all or none. It may be repeated with the same batch after
-// any error: what has landed stands. Calls for one slot wait for each other.
+// Settle commits what became of rows that one slot guards, all or none. After an error other than ErrDeposed it must be
+// repeated with the same batch until it succeeds: what has landed unseen is not done twice. Calls for one slot wait for
+// each other.
 func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Settled, error) {
 	s := &l.slots[int(slot.Partition)*FenceSlots+int(slot.Index)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.unresolved
 	if err := l.resolve(ctx, slot, s); err != nil {
 		return Settled{}, fmt.Errorf("resolve the settle before: %w", err)
+	}
+	if before != nil && before.landed && sameRows(before.batch, batch) {
+		return Settled{Start: before.start, Commit: before.seen}, nil
 	}
 	for tries := 1; ; tries++ {
 		a := &settlement{leader: l, slot: slot, settler: s, batch: batch}
@@ -69,6 +75,12 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Set
 			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w", len(batch), slot, err)
 		}
 	}
+}
+
+func sameRows(a, b []Settlement) bool {
+	return slices.EqualFunc(a, b, func(x, y Settlement) bool {
+		return x.Delivery.Ref() == y.Delivery.Ref() && x.Delivery.Version == y.Delivery.Version
+	})
 }
 
 // resolve finds out what became of the last settle by a counter that it wrote, and locks the counter so that a commit

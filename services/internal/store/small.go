@@ -10,7 +10,7 @@ type guard struct {
 }
 
 func (g guard) encode() []byte {
-	return newValue(32).uint(2, g.incarnation).uint(3, flag(g.closed)).fixed(4, uint64(g.revision))
+	return newValue(32).uint(2, g.incarnation).uint(3, bit(g.closed)).fixed(4, uint64(g.revision))
 }
 
 func decodeGuard(b []byte) (g guard, err error) {

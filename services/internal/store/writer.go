@@ -260,14 +260,14 @@ func readCounter(ctx context.Context, r kv.Reader, key []byte) (counter, error) 
 }
 
 // RaiseFlag tells whoever leads next that this writer has rows which no leader acknowledged.
-func (w *Writer) RaiseFlag(ctx context.Context) error { return w.flag(ctx, true) }
+func (w *Writer) RaiseFlag(ctx context.Context) error { return w.bit(ctx, true) }
 
 // LowerFlag takes that back.
-func (w *Writer) LowerFlag(ctx context.Context) error { return w.flag(ctx, false) }
+func (w *Writer) LowerFlag(ctx context.Context) error { return w.bit(ctx, false) }
 
-func (w *Writer) flag(ctx context.Context, up bool) error {
+func (w *Writer) bit(ctx context.Context, up bool) error {
 	_, err := kv.Retry(ctx, w.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		return t.Put(writerKey(w.id[:]), newValue(16).uint(2, flag(up)).fixed(3, uint64(t.Timestamp())))
+		return t.Put(writerKey(w.id[:]), newValue(16).uint(2, bit(up)).fixed(3, uint64(t.Timestamp())))
 	})
 	if err != nil {
 		return fmt.Errorf("flag writer %x: %w", w.id, err)

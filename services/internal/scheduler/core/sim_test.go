@@ -74,6 +74,7 @@ type world struct {
 	logic  uint64
 	agenda agenda
 	n      int
+	steps  map[string]int // effects by kind
 
 	cfg      Config
 	calm     bool // no more faults
@@ -123,7 +124,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 7)), rows: map[hook.Ref]*hook.Delivery{},
 		fate: map[hook.Ref]*fate{}, down: map[hook.SinkKey]bool{}, records: map[RunnerID]time.Duration{},
-		position: map[hook.SinkKey]hook.Timestamp{},
+		position: map[hook.SinkKey]hook.Timestamp{}, steps: map[string]int{},
 	}
 	w.cfg = Config{
 		Batch: 1 + w.rnd.IntN(64), MaxInflight: 4 + w.rnd.IntN(200), MaxInflightBytes: int64(1000 + w.rnd.IntN(100_000)),
@@ -350,6 +351,7 @@ func (w *world) drain() {
 	for w.stood {
 		e := w.core.Take()
 		w.check()
+		w.count(&e)
 		for _, r := range e.Reads {
 			w.read(r)
 		}
@@ -373,10 +375,22 @@ func (w *world) drain() {
 			return
 		}
 		if e.Wake > w.clock() {
-			w.alarm(time.Duration(e.Wake.Millis()-simStart) * time.Millisecond)
+			w.alarm(time.Duration(e.Wake.Millis()-simStart+1) * time.Millisecond)
 			return
 		}
 		w.core.Tick(w.clock())
+	}
+}
+
+// count fails a world that goes round and round.
+func (w *world) count(e *Effects) {
+	w.steps["take"]++
+	w.steps["read"] += len(e.Reads)
+	w.steps["scan"] += len(e.Scans)
+	w.steps["lease"] += len(e.Leases)
+	w.steps["settle"] += len(e.Settles)
+	if w.steps["take"] > 300_000 {
+		w.t.Fatalf("seed %d: goes round after %s: %v, %+v, %d rows in the store", w.seed, w.now, w.steps, w.core.Stats(), len(w.rows))
 	}
 }
 
