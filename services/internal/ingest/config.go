@@ -40,6 +40,7 @@ func (c Config) Validate() error {
 	check(h.BodyTimeout > 0, "http.body_timeout_ms", "positive", h.BodyTimeout)
 	check(h.IdleTimeout > 0, "http.idle_timeout_ms", "positive", h.IdleTimeout)
 	check(h.MinBodyRate >= 0, "http.min_body_rate", "0 or more", h.MinBodyRate)
+	check(h.MaxConnections >= 1, "http.max_connections", "at least 1", h.MaxConnections)
 	check(a.MaxBatch >= 1, "batcher.max_batch", "at least 1", a.MaxBatch)
 	check(a.MaxBatchBytes >= 1, "batcher.max_batch_bytes", "at least 1", a.MaxBatchBytes)
 	check(a.MaxDelay >= 0, "batcher.max_delay_ms", "0 or more", a.MaxDelay)

@@ -71,7 +71,7 @@ func New(c Config, d Deps) (*Ingest, error) {
 		Log: sampled(d.Log),
 	})
 	health := telemetry.Handler(d.Process, d.Metrics, telemetry.Check{Name: "store", Check: i.ready})
-	server, err := httpapi.NewServer(c.HTTP, httpapi.New(c.HTTP, i.acceptor, health), d.Log)
+	server, err := httpapi.NewServer(c.HTTP, httpapi.New(c.HTTP, i.acceptor, health), d.Metrics, d.Log)
 	i.server = server
 	return i, err
 }

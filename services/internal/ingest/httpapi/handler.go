@@ -25,13 +25,15 @@ type Config struct {
 	HeaderTimeout, BodyTimeout, IdleTimeout time.Duration
 	// MinBodyRate is the lowest rate of a body, in bytes per second, over any 5 s; 0 for none. Default 1,024.
 	MinBodyRate int
+	// MaxConnections bounds the open connections. Default 16,384.
+	MaxConnections int
 }
 
 // Default returns the configuration that each field's comment states.
 func Default() Config {
 	return Config{
 		Prefix: "/webhooks", HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
-		MinBodyRate: 1024,
+		MinBodyRate: 1024, MaxConnections: 16_384,
 	}
 }
 

@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -146,7 +149,7 @@ func TestHeadersAreInOneOrderWithTheirValuesInTheirs(t *testing.T) {
 func inBubble(t *testing.T, a *acceptor, use func(dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipes{conns: make(chan net.Conn)}
-		server, err := httpapi.NewServer(httpapi.Default(), handler(a), zap.NewNop())
+		server, err := httpapi.NewServer(httpapi.Default(), handler(a), prometheus.NewRegistry(), zap.NewNop())
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(l) }()
@@ -277,4 +280,38 @@ func TestTheDeadlineOfABodyDoesNotEndTheWaitForTheCommit(t *testing.T) {
 		require.Contains(t, text, "201 Created")
 	})
 	require.False(t, a.left)
+}
+
+func TestConnectionsPastTheBoundAreClosedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := httpapi.Default()
+		config.MaxConnections = 2
+		a := &acceptor{result: accept.Result{Kind: accept.Committed}}
+		registry := prometheus.NewRegistry()
+		server, err := httpapi.NewServer(config, httpapi.New(config, a, http.NotFoundHandler()), registry, zap.NewNop())
+		require.NoError(t, err)
+		l := &pipes{conns: make(chan net.Conn)}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(l) }()
+		first, second := l.dial(), l.dial()
+		_, after := ends(l.dial())
+		require.Zero(t, after)
+		require.NoError(t, first.Close())
+		synctest.Wait()
+		third := l.dial()
+		send(t, third, "POST /webhooks/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		text, _ := ends(third)
+		require.Contains(t, text, "201 Created", "there is room again")
+		require.NoError(t, second.Close())
+		synctest.Wait()
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP ankusa_ingest_connections Open connections to the listener of hooks.
+# TYPE ankusa_ingest_connections gauge
+ankusa_ingest_connections 0
+# HELP ankusa_ingest_connections_refused_total Connections closed at once, since there were too many.
+# TYPE ankusa_ingest_connections_refused_total counter
+ankusa_ingest_connections_refused_total 1
+`)))
+		require.NoError(t, server.Close())
+		<-ended
+	})
 }
