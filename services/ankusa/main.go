@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -22,20 +23,32 @@ func execute(arguments []string) int {
 	defer release()
 	root := newRoot()
 	root.SetArgs(arguments)
-	err := root.ExecuteContext(ctx)
+	return report(root.ExecuteContext(ctx), os.Stderr)
+}
+
+// report says what a command returned, unless it has been said, and gives the exit code.
+func report(err error, w io.Writer) int {
 	var silent exitError
+	if err != nil && !errors.As(err, &silent) {
+		_, _ = fmt.Fprintln(w, err)
+	}
+	return exitCode(err)
+}
+
+// exitCode of what a command returned.
+func exitCode(err error) int {
+	var silent exitError
+	var faults *config.Error
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &silent):
 		return int(silent)
-	}
-	fmt.Fprintln(os.Stderr, err)
-	var faults *config.Error
-	if errors.As(err, &faults) {
+	case errors.As(err, &faults):
 		return config.ExitCode
+	default:
+		return exitUsage
 	}
-	return exitUsage
 }
 
 // Exit codes beside 0 and config.ExitCode.
@@ -53,7 +66,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "ankusa", Short: "A durable webhook receiver and dispatcher",
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
 	}
 	var path string
 	root.PersistentFlags().StringVar(&path, "config", "",

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ankusa.dev/services/internal/source"
 )
 
 // DefaultPath is where a process looks for its file.
@@ -60,10 +62,61 @@ func Parse(path string, text []byte, role Role, env Environment) (Config, error)
 	d.judge(c, role, overridden)
 	d.locate(root)
 	if len(d.list) > 0 {
-		slices.SortStableFunc(d.list, func(a, b Fault) int { return a.Line - b.Line })
-		return Config{}, &Error{Path: path, Faults: d.list}
+		return Config{}, d.err(path)
 	}
 	return c, nil
+}
+
+// LoadSources reads the sources of a file and nothing else of it: what the other sections say, and so the rules that
+// depend on them, is not judged. Any failure is an *Error that holds every fault.
+func LoadSources(path string, env Environment) (Sources, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+	}
+	root, found := parse(text)
+	d := decoder{faults{found}}
+	c := Default()
+	if root != nil {
+		d.sourcesAlone(root, env, &c)
+		d.locate(root)
+	}
+	if len(d.list) > 0 {
+		return nil, d.err(path)
+	}
+	return c.Sources, nil
+}
+
+func (d *decoder) sourcesAlone(root *node, env Environment, c *Config) {
+	known := reflect.ValueOf(c).Elem()
+	for _, e := range root.entries {
+		if !slices.Contains(fieldKeys(known), e.key) {
+			d.add(e.key, e.line, "%s", unknown(e.key))
+		}
+	}
+	entry := root.get("sources")
+	if entry == nil {
+		d.add("sources", 0, "must be given, got nothing")
+		return
+	}
+	interpolate(entry.value, "sources", env, &d.faults)
+	list, err := source.DecodeAll("sources", plain(entry.value), source.Rules{})
+	d.addSourceFaults(err)
+	c.Sources = list
+}
+
+func fieldKeys(v reflect.Value) []string {
+	var keys []string
+	for f := range v.Fields() {
+		keys = append(keys, f.Tag.Get("key"))
+	}
+	return keys
+}
+
+// err is an *Error of all faults in the order of the file.
+func (d *decoder) err(path string) error {
+	slices.SortStableFunc(d.list, func(a, b Fault) int { return a.Line - b.Line })
+	return &Error{Path: path, Faults: d.list}
 }
 
 // override sets the fields that a variable names, and returns the keys that it set with the variable's name.

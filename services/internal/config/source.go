@@ -19,17 +19,21 @@ type Sources []*source.Source
 // sources reads and judges the sources of the file by the rules of the rest of it.
 func (d *decoder) sources(n *node, c *Config) {
 	list, err := source.DecodeAll("sources", plain(n), c.SourceRules())
-	var found source.Faults
-	if errors.As(err, &found) {
-		for _, f := range found {
-			d.add(f.Key, 0, "%s", f.Problem)
-		}
-	}
+	d.addSourceFaults(err)
 	c.Sources = list
 	policy := c.EgressPolicy()
 	for i, key := range n.keys() { // the order of DecodeAll
 		for _, f := range egressFaults(policy, list[i]) {
 			d.add("sources."+key+"."+f.Key, 0, "%s", f.Problem)
+		}
+	}
+}
+
+func (d *decoder) addSourceFaults(err error) {
+	var found source.Faults
+	if errors.As(err, &found) {
+		for _, f := range found {
+			d.add(f.Key, 0, "%s", f.Problem)
 		}
 	}
 }

@@ -70,6 +70,9 @@ func (s *Source) Redacted() map[string]any {
 	return tree
 }
 
+// Revealed returns the settings as the tree that Decode reads, secrets included: for sending them to where they are kept.
+func (s *Source) Revealed() map[string]any { return s.tree(Secret.Reveal) }
+
 // MarshalJSON shows the settings with every secret as [REDACTED].
 func (s *Source) MarshalJSON() ([]byte, error) { return json.Marshal(s.Redacted()) }
 
