@@ -23,6 +23,9 @@ func TestEveryRuleFindsItsBreach(t *testing.T) {
 		"drivers are chosen in mains and tests":            {From: services + "store", To: services + "kv/local"},
 		"client-go below kv/tikv only":                     {From: services + "store", To: "github.com/tikv/client-go/v2/kv"},
 		"pebble below kv/local only":                       {From: services + "store", To: "github.com/cockroachdb/pebble/v2"},
+		"boot knows no role and no store":                  {From: services + "boot", To: services + "store"},
+		"what boots a role knows no other role":            {From: services + "boot/ingestboot", To: services + "sinkrunner"},
+		"only mains and tests boot":                        {From: services + "ingest", To: services + "boot"},
 		"roles do not know each other":                     {From: services + "ingest/accept", To: services + "scheduler/core"},
 		"gRPC codes at the RPC edge only":                  {From: services + "scheduler/core", To: "google.golang.org/grpc/codes"},
 		"the domain does not know protos":                  {From: services + "source", To: "ankusa.dev/proto/gen/ankusa/admin/v1"},
@@ -46,4 +49,23 @@ func TestAPackageWithoutARoleIsFound(t *testing.T) {
 	found := Judge(tree, nil)
 	require.Len(t, found, 1)
 	require.True(t, strings.HasSuffix(found[0], "is called helpers"))
+}
+
+func TestABinaryHoldsItsOwnRoleAlone(t *testing.T) {
+	tree, err := Read("../../..")
+	require.NoError(t, err)
+	const internal = "ankusa.dev/services/internal/"
+	roles := map[string]string{
+		"ingest": internal + "ingest", "scheduler": internal + "scheduler", "sinkrunner": internal + "sinkrunner",
+		"gateway": "ankusa.dev/gateway",
+	}
+	for main, own := range roles {
+		reached := tree.Reach("ankusa.dev/services/" + main)
+		for _, role := range roles {
+			require.Equal(t, role == own, reached[role], "%s and %s", main, role)
+		}
+		require.Equal(t, main != "gateway", reached[internal+"store"], "%s and the store", main)
+		require.Equal(t, main != "gateway", reached[internal+"kv/tikv"], "%s and its driver", main)
+		require.False(t, reached[internal+"kv/local"], "%s and the embedded driver", main)
+	}
 }

@@ -40,15 +40,24 @@ var mains = []string{
 	module + "services/sinkrunner", module + "services/gateway", module + "services/tikvmock",
 }
 
+// bootsRole names the one role that a package makes a part of a process.
+var bootsRole = map[string]string{
+	module + "services/internal/boot/ingestboot":    module + "services/internal/ingest",
+	module + "services/internal/boot/schedulerboot": module + "services/internal/scheduler",
+	module + "services/internal/boot/runnerboot":    module + "services/internal/sinkrunner",
+	module + "services/internal/boot/gatewayboot":   module + "gateway",
+}
+
 // above lists what each layer may import of ours, itself and what is below it excepted. What is not named here is free.
 var above = map[string][]string{
 	"hook": {}, "kv": internal("hook"), "source": internal("hook"), "egress": {},
 	"store":          internal("hook", "kv", "source"),
 	"sourcecache":    internal("hook", "source", "store"),
 	"scheduler/core": internal("hook"),
-	"wire":           append(internal("hook", "store"), module+"proto"),
+	"wire":           append(internal("hook", "source", "store"), module+"proto"),
 	"run":            {}, "telemetry": {}, "rpc": internal("run"),
-	"config": internal("hook", "source", "egress"),
+	"config":         internal("hook", "source", "egress"),
+	"boot/storeboot": internal("boot", "config", "kv", "store"),
 }
 
 // edges may speak gRPC's codes.
@@ -81,6 +90,22 @@ func Rules() []Rule {
 		}},
 		Rule{"pebble below kv/local only", func(i Import) bool {
 			return !i.Test && under(i.To, "github.com/cockroachdb/pebble") && !under(i.From, append(internal("kv/local"), module+"e2e")...)
+		}},
+		Rule{"boot knows no role and no store", func(i Import) bool {
+			return !i.Test && i.From == module+"services/internal/boot" &&
+				under(i.To, internal("ingest", "scheduler", "sinkrunner", "store", "kv", "boot")...)
+		}},
+		Rule{"what boots a role knows no other role", func(i Import) bool {
+			for boots, role := range bootsRole {
+				others := slices.DeleteFunc(internal("ingest", "scheduler", "sinkrunner"), func(r string) bool { return r == role })
+				if !i.Test && i.From == boots && under(i.To, others...) {
+					return true
+				}
+			}
+			return false
+		}},
+		Rule{"only mains and tests boot", func(i Import) bool {
+			return !i.Test && under(i.To, internal("boot")...) && !under(i.From, append(internal("boot"), mains...)...)
 		}},
 		Rule{"roles do not know each other", func(i Import) bool {
 			roles := internal("ingest", "scheduler", "sinkrunner")
@@ -125,6 +150,28 @@ func layers() []Rule {
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
+}
+
+// Reach lists every package that one gets into its binary, itself included.
+func (t Tree) Reach(from string) map[string]bool {
+	imports := map[string][]string{}
+	for _, i := range t.Imports {
+		if !i.Test {
+			imports[i.From] = append(imports[i.From], i.To)
+		}
+	}
+	reached, next := map[string]bool{from: true}, []string{from}
+	for len(next) > 0 {
+		pkg := next[0]
+		next = next[1:]
+		for _, to := range imports[pkg] {
+			if !reached[to] {
+				reached[to] = true
+				next = append(next, to)
+			}
+		}
+	}
+	return reached
 }
 
 // namesWithoutRole say nothing about what a package is for.
