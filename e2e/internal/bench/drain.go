@@ -21,7 +21,6 @@ const (
 func drainSettings() harness.Settings {
 	s := raised(drainSlots)
 	s["dispatch.retry.max_ms"] = 1000
-	s["dispatch.breaker_failures"] = 0
 	return s
 }
 
