@@ -11,6 +11,7 @@ import (
 
 	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/source/sourcepb"
 	"ankusa.dev/services/internal/store"
@@ -65,7 +66,16 @@ func (s *Scheduler) UpdateSource(ctx context.Context, req *adminv1.UpdateSourceR
 	if src, err = s.deps.Store.UpdateSource(ctx, src); err != nil {
 		return nil, s.adminError("update source", err)
 	}
+	s.revised(src)
 	return &adminv1.UpdateSourceResponse{Source: sourcepb.To(src)}, nil
+}
+
+// revised has the leader, if it is this scheduler, try the source's sinks at once.
+func (s *Scheduler) revised(src *source.Source) {
+	s.sources.Forget(src.Tenant, src.Name)
+	if t := s.term.Load(); t != nil {
+		t.post(func(c *core.Core, now hook.Timestamp) { c.Revised(now, src.ID()) })
+	}
 }
 
 // maxSources bounds a listing.

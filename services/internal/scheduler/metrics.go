@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	deliveries   *prometheus.CounterVec
 	deadLettered *prometheus.CounterVec
+	transitions  *prometheus.CounterVec
 	leading      prometheus.Gauge
 
 	mu    sync.Mutex
@@ -28,9 +29,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_dead_lettered_total", Help: "Deliveries that were given up.",
 		}, []string{"source_id", "sink"}),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_breaker_transitions_total", Help: "Transitions of sinks' breakers, by the state entered.",
+		}, []string{"sink", "state"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered, m.transitions, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64
@@ -44,6 +48,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"runners":       {"Sink-runners that are known.", func(s core.Stats) float64 { return float64(s.Runners) }},
 		"slots":         {"Attempts that the connected runners can take.", func(s core.Stats) float64 { return float64(s.Slots) }},
 		"keys":          {"Sinks with work.", func(s core.Stats) float64 { return float64(s.Keys) }},
+		"breakers_open": {"Breakers that are not closed.", func(s core.Stats) float64 { return float64(s.BreakersOpen) }},
 		"tenants":       {"Tenants with work.", func(s core.Stats) float64 { return float64(s.Tenants) }},
 		"scan_restarts": {"Scans of this term that began again, since they found fewer rows than the counters promised.", func(s core.Stats) float64 { return float64(s.Restarts) }},
 	} {
@@ -72,6 +77,14 @@ func (m *metrics) read() core.Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stats
+}
+
+// breaker counts a transition.
+func (m *metrics) breaker(e *hook.Event) {
+	state := map[hook.EventKind]string{
+		hook.EventBreakerOpened: "open", hook.EventBreakerHalfOpen: "half_open", hook.EventBreakerClosed: "closed",
+	}[e.Kind]
+	m.transitions.WithLabelValues(e.Key.Type, state).Inc()
 }
 
 // settled counts a batch.

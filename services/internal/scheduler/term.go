@@ -165,8 +165,24 @@ func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })
 	}
-	t.hub.publish(e.Events)
+	t.publish(e.Events)
 	return e.Wake
+}
+
+// publish hands events to the watchers, and a breaker's to the log and the metrics, too.
+func (t *term) publish(events []hook.Event) {
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case hook.EventBreakerOpened:
+			t.log.Warn("breaker opened", zap.Stringer("key", e.Key))
+			t.scheduler.metrics.breaker(e)
+		case hook.EventBreakerHalfOpen, hook.EventBreakerClosed:
+			t.scheduler.metrics.breaker(e)
+		default:
+		}
+	}
+	t.hub.publish(events)
 }
 
 func (t *term) spawn(f func()) {

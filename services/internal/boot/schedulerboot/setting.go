@@ -22,7 +22,8 @@ func coreConfig(c config.Config) core.Config {
 		Batch: d.Batch, MaxInflight: d.MaxInflight, MaxInflightBytes: d.MaxInflightBytes,
 		Concurrency: or(d.Concurrency, 0), SinkConcurrency: or(d.SinkConcurrency, 0),
 		AttemptTimeout: d.AttemptTimeout, LeaseMargin: c.Scheduler.LeaseMargin, Grace: c.Scheduler.RunnerGrace,
-		Default: byDefault, Tenants: map[string]core.Limits{},
+		Breakers: core.Breakers{Failures: d.BreakerFailures, Open: d.BreakerOpen, MaxOpen: d.BreakerMaxOpen},
+		Default:  byDefault, Tenants: map[string]core.Limits{},
 	}
 	for tenant, l := range d.Tenants {
 		if tenant != "default" {

@@ -125,6 +125,10 @@ func (c *Core) enqueue(cl *claim) {
 		c.wait(cl)
 		return
 	}
+	if cl.key.parked != 0 {
+		c.leave(cl)
+		return
+	}
 	cl.state = ready
 	cl.key.queue.push(cl)
 	c.update(cl.key)
@@ -149,7 +153,7 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 		return
 	}
 	c.waiting--
-	if c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
+	if !cl.key.scannable() || c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
 		c.leave(cl)
 		return
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	AttemptTimeout   time.Duration
 	LeaseMargin      time.Duration // by which a lease outlives the attempt's time-out
 	Grace            time.Duration // for a lost runner to come back
+	Breakers         Breakers
 	Default          Limits
 	Tenants          map[string]Limits
 }
@@ -88,6 +89,7 @@ type Core struct {
 	timers   timers
 	waiting  int // rows remembered until they are due
 	gate     gate
+	opened   int // breakers that are not closed
 	restarts int // scans that began again from a key\'s beginning
 	out      Effects
 }
@@ -132,6 +134,7 @@ func (c *Core) Tick(now hook.Timestamp) {
 	}
 	if c.paused != 0 && c.now >= c.paused {
 		c.paused = 0
+		c.beginGently()
 	}
 }
 
@@ -144,6 +147,15 @@ func (c *Core) Take() Effects {
 	out.Wake = c.wake()
 	c.out = Effects{}
 	return out
+}
+
+// beginGently has every key with work start with one attempt, after whatever held all of them up.
+func (c *Core) beginGently() {
+	for _, k := range c.keys {
+		if k.running == 0 {
+			k.pace.begin()
+		}
+	}
 }
 
 func (c *Core) advance(now hook.Timestamp) { c.now = max(c.now, now) }
@@ -172,6 +184,7 @@ type Stats struct {
 	Slots        int
 	Backlogs     int // tenants with rows to scan
 	GateOpen     bool
+	BreakersOpen int
 	Restarts     int // scans that had to begin again from a key's beginning, in this term
 }
 
@@ -180,6 +193,6 @@ func (c *Core) Stats() Stats {
 	return Stats{
 		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
 		Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
-		Backlogs: c.hungry.n, GateOpen: c.gate.open, Restarts: c.restarts,
+		Backlogs: c.hungry.n, GateOpen: c.gate.open, Restarts: c.restarts, BreakersOpen: c.opened,
 	}
 }

@@ -29,6 +29,9 @@ type sinkKey struct {
 	source   Source
 	ready    node[*sinkKey]
 	stalled  bool
+	parked   hook.Timestamp // nothing of it is begun before; zero for none
+	breaker  breaker
+	pace     pace
 	backlogs []*backlog // one per partition that the key has rows in
 }
 
@@ -45,6 +48,8 @@ type backlog struct {
 	// wake is when the first row that is not due yet becomes due; zero for none.
 	wake      hook.Timestamp
 	scanning  bool
+	sweeping  bool // scanned only for rows past their horizon, since the key is parked
+	watched   bool
 	behind    node[*backlog]
 	unsettled dueHeap
 	// need is the number of rows that the counters promised when the backlog was opened from a position; passed counts
@@ -102,7 +107,7 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 
 // retire forgets a key that has nothing left, and its tenant with the last one.
 func (c *Core) retire(k *sinkKey) {
-	if k.claims > 0 {
+	if k.claims > 0 || k.parked != 0 {
 		return
 	}
 	for _, b := range k.backlogs {
@@ -112,6 +117,9 @@ func (c *Core) retire(k *sinkKey) {
 	}
 	if c.keys[k.id] != k {
 		return
+	}
+	if k.breaker.state != closed {
+		c.opened--
 	}
 	delete(c.keys, k.id)
 	k.tenant.ready.remove(&k.ready)
@@ -141,6 +149,9 @@ func (c *Core) lower(b *backlog, due hook.Timestamp) {
 	}
 	if !b.open || due < b.from || due == b.from && b.after != (hook.ID{}) {
 		b.open, b.from, b.after = true, due, hook.ID{}
+	}
+	if b.key.parked != 0 {
+		c.watchHorizon(b)
 	}
 	c.update(b.key)
 }
@@ -193,10 +204,9 @@ func (b *backlog) track(c *claim) {
 // rows to scan.
 func (c *Core) update(k *sinkKey) {
 	t := k.tenant
-	most := c.cfg.SinkConcurrency
-	t.ready.set(&k.ready, k.queue.len() > 0 && !k.stalled && (most <= 0 || k.running < most))
+	t.ready.set(&k.ready, k.queue.len() > 0 && c.startable(k))
 	for _, b := range k.backlogs {
-		t.behind.set(&b.behind, b.open && !b.scanning)
+		t.behind.set(&b.behind, b.open && !b.scanning && (b.sweeping || k.scannable()))
 	}
 	c.place(t)
 }

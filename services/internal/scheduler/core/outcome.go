@@ -86,6 +86,7 @@ func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 
 // conclude decides what the end of an attempt does to its delivery.
 func (c *Core) conclude(cl *claim, o hook.Outcome) {
+	c.judge(cl, &o)
 	at := cl.leasedAt
 	if at == 0 {
 		at = c.now

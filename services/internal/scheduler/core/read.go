@@ -32,7 +32,7 @@ func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
 	k := c.key(g.Key)
 	defer c.retire(k)
 	b := k.backlog(g.Partition)
-	if b.open && b.from <= g.Start || g.Start <= c.bump && !c.gate.open || c.paused != 0 {
+	if b.open && b.from <= g.Start || !k.scannable() || g.Start <= c.bump && !c.gate.open || c.paused != 0 {
 		c.lower(b, g.Start)
 		return rows
 	}
@@ -59,6 +59,9 @@ func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, fr
 	b := c.key(key).backlog(partition)
 	if rows > 0 {
 		c.expect(b, rows)
+		if b.key.running == 0 {
+			b.key.pace.begin()
+		}
 	}
 	c.lower(b, from)
 }

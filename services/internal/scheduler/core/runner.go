@@ -69,6 +69,8 @@ func (c *Core) Joined(now hook.Timestamp, id RunnerID, h Hello) {
 func (c *Core) connect(r *runner, h Hello) {
 	if r.connected {
 		c.slots -= r.slots
+	} else if c.slots == 0 {
+		c.beginGently()
 	}
 	r.types = make(map[string]bool, len(h.Types))
 	for _, t := range h.Types {
@@ -149,6 +151,13 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 func (c *Core) retract(cl *claim) {
 	c.ungive(cl)
 	cl.runner, cl.ref, cl.leasedAt = nil, LeaseRef{}, 0
+	if cl.key.breaker.probe == cl {
+		cl.key.breaker.probe = nil
+	}
+	if cl.key.parked != 0 {
+		c.leave(cl)
+		return
+	}
 	cl.state = ready
 	cl.key.queue.unpop(cl)
 	c.update(cl.key)

@@ -17,7 +17,11 @@ func (c *Core) scan() {
 			return
 		}
 		c.hungry.next()
-		c.scanBacklog(t, t.behind.next(), limit)
+		b := t.behind.next()
+		if b.key.breaker.state == halfOpen && !b.sweeping {
+			limit = 1
+		}
+		c.scanBacklog(t, b, limit)
 	}
 }
 
@@ -35,8 +39,10 @@ func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
 func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bool, sources map[string]Source) {
 	c.advance(now)
 	b := c.scanEnded(s)
+	sweeping := b.sweeping
+	b.sweeping = false
 	for i := range rows {
-		if !c.scannedRow(b, &rows[i], sources) {
+		if !c.scannedRow(b, &rows[i], sources, sweeping) {
 			more = true
 			break
 		}
@@ -50,12 +56,15 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 		c.lower(b, again)
 	}
 	c.endRead(s.ID)
+	if b.key.parked != 0 {
+		c.watchHorizon(b)
+	}
 	c.update(b.key)
 	c.retire(b.key)
 }
 
 // scannedRow takes one row of a page, and says whether the next may be taken.
-func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Source) bool {
+func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Source, sweeping bool) bool {
 	switch {
 	case c.claims[d.Ref()] != nil:
 		c.see(b, c.claims[d.Ref()])
@@ -63,6 +72,13 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		b.passed++
 		c.exhausted(b)
 		c.sleep(b, d.Due)
+		return false
+	case sweeping && b.key.parked != 0:
+		if !c.sweep(b, d) {
+			return false
+		}
+	case !b.key.scannable():
+		b.from, b.after = d.Due, hook.ID{}
 		return false
 	case c.room(b.key.tenant) == 0 || !c.fits(b.key, int64(d.Size)):
 		b.from, b.after = d.Due, hook.ID{}
@@ -81,6 +97,10 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	c.advance(now)
 	c.hesitate()
 	b := c.scanEnded(s)
+	b.sweeping = false
+	if b.key.parked != 0 {
+		c.watchHorizon(b)
+	}
 	if b.again != 0 {
 		c.lower(b, b.again)
 	}

@@ -129,6 +129,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.cfg = Config{
 		Batch: 1 + w.rnd.IntN(64), MaxInflight: 4 + w.rnd.IntN(200), MaxInflightBytes: int64(1000 + w.rnd.IntN(100_000)),
 		Concurrency: w.rnd.IntN(20), SinkConcurrency: w.rnd.IntN(9),
+		Breakers:       Breakers{Failures: w.rnd.IntN(6), Open: 30 * time.Second, MaxOpen: 5 * time.Minute},
 		AttemptTimeout: 30 * time.Second, LeaseMargin: 5 * time.Second, Grace: 15 * time.Second,
 	}
 	w.cfg.Default = Limits{MaxInflight: 1 + w.cfg.MaxInflight/4, MaxInflightBytes: w.cfg.MaxInflightBytes / 2, Concurrency: w.rnd.IntN(6)}

@@ -23,6 +23,9 @@ func (c *Core) dispatch() {
 			c.update(k)
 			continue
 		}
+		if k.breaker.state == halfOpen {
+			k.breaker.probe = cl
+		}
 		c.lease(cl, r)
 	}
 }
