@@ -20,7 +20,8 @@ type Result[Out any] struct {
 // batch, or an error for all of them, which wins over results. The batch is
 // valid until Run returns, and the results are read before the slot's next
 // batch, so that either may be reused from then on. The context ends when Close
-// gives up, with the cause ErrInterrupted; Run must then return soon. Up to
+// gives up, with the cause ErrInterrupted; Run must then return soon. It carries
+// no values: a batch has many callers. Up to
 // MaxInFlight calls are made at once.
 type Run[In, Out any] func(ctx context.Context, batch []In) ([]Result[Out], error)
 
@@ -122,7 +123,7 @@ func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 // *RejectedError or ErrClosed. If and only if it is admitted, answer is called
 // exactly once with what Do would have returned. It is called by the slot that
 // ran the batch, or by Close, and holds it up; it may call Submit. A panic in it
-// is not recovered.
+// is not recovered. A nil answer is not called.
 func (b *Batcher[In, Out]) Submit(in In, answer func(Out, error)) error {
 	c := b.call(in, answer)
 	err := b.admit(c)

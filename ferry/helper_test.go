@@ -170,7 +170,7 @@ func alive() string {
 	buf := make([]byte, 1<<20)
 	var left []string
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")[1:] {
-		if strings.Contains(g, "ferry.(*Batcher") && !strings.Contains(g, "testing.tRunner") {
+		if strings.Contains(g, "ankusa.dev/ferry.") {
 			left = append(left, g)
 		}
 	}

@@ -50,6 +50,7 @@ func (l Limits) normal() Limits {
 			*n = math.MaxInt64
 		}
 	}
+	l.Wait = min(l.Wait, Never/2) // so that no deadline overflows
 	return l
 }
 
