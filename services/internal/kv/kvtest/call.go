@@ -82,12 +82,13 @@ func testCancelledAnywhere(t *testing.T, f Factory) {
 			key := fmt.Sprintf("k%03d", i)
 			err := cancelledUpdate(ctx, s, key, i)
 			var found bool
-			// Only a transaction that locks the key decides what is undetermined.
-			require.NoError(t, run(ctx, s, lockStep(key), func(ctx context.Context, tx kv.Txn) error {
+			// Only a transaction that locks the key decides what is undetermined, be it by losing against it at first.
+			_, settled := kv.Retry(ctx, s, kv.UpdateOptions{}, 10, func(tx kv.Txn) error {
 				_, err := tx.Get(ctx, b(key))
 				found = err == nil
-				return nil
-			}))
+				return tx.Lock(ctx, b(key))
+			})
+			require.NoError(t, settled)
 			switch {
 			case err == nil:
 				require.True(t, found, "%s was answered as committed", key)
