@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/kv"
@@ -242,6 +243,29 @@ func TestL03_StoreSurvivesAnOutage(t *testing.T) {
 	}
 }
 
+func TestCloseEndsCallsAndLeavesNothingBehind(t *testing.T) {
+	p := newProxy(t)
+	p.forwardTo(serve(t, tikvmock.Config{Advertise: p.addr}))
+	for _, frozen := range []bool{false, true} {
+		leaks := append(background, goleak.IgnoreCurrent())
+		s := connect(t, p.addr)
+		p.freeze(frozen)
+		stuck := make(chan error, 1)
+		go func() {
+			_, err := s.Now(context.Background())
+			for ; err == nil && !frozen; _, err = s.Now(context.Background()) {
+			}
+			stuck <- err
+		}()
+		began := time.Now()
+		require.NoError(t, s.Close())
+		require.Less(t, time.Since(began), 5*time.Second)
+		require.ErrorIs(t, <-stuck, kv.ErrUnavailable)
+		p.freeze(false)
+		goleak.VerifyNone(t, leaks...)
+	}
+}
+
 func TestOpenEndsWithItsContext(t *testing.T) {
 	p := newProxy(t) // forwards to nowhere
 	p.freeze(true)
@@ -264,8 +288,8 @@ type mock struct {
 	pd  string
 }
 
-func startMock(t testing.TB, args ...string) *mock {
-	m := &mock{cmd: exec.Command(mockBinary(t), args...)}
+func startMock(t testing.TB, command string, args ...string) *mock {
+	m := &mock{cmd: exec.Command(command, args...)}
 	out, err := m.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, m.cmd.Start())
@@ -289,8 +313,8 @@ func mockBinary(t testing.TB) string {
 // that goes on, and the store object goes on with it.
 func TestKilledMockLosesNothing(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
-	dir := t.TempDir()
-	m := startMock(t, "--path", dir)
+	command, dir := mockBinary(t), t.TempDir()
+	m := startMock(t, command, "--path", dir)
 	s := connect(t, m.pd, func(c *tikv.Config) { c.Patience = 2 * time.Second })
 	split := s.(interface {
 		Split(context.Context, [][]byte) error
@@ -311,7 +335,7 @@ func TestKilledMockLosesNothing(t *testing.T) {
 		}
 		require.False(t, killed.Stop(), "an update failed before the mock was killed")
 		_ = m.cmd.Wait()
-		m = startMock(t, "--path", dir, "--listen", m.pd)
+		m = startMock(t, command, "--path", dir, "--listen", m.pd)
 		recovered(t, s)
 		requireKept(ctx, t, s, acked)
 	}

@@ -65,7 +65,7 @@ func TestCollectResolvesLocks(t *testing.T) {
 	ctx := within(t, time.Minute)
 	s, arm := lose("Commit", false)(t)
 	faulty, end := arm(ctx)
-	_, err := put(faulty, s, kv.UpdateOptions{}, "key", "value")
+	_, err := put(faulty, s, kv.UpdateOptions{Bound: time.Minute}, "key", "value")
 	require.ErrorIs(t, err, kv.ErrUndetermined)
 	end()
 	now, err := s.Now(ctx)

@@ -27,8 +27,10 @@ func TestConformance(t *testing.T) {
 		Open:     openEmpty,
 		MaxEntry: tikv.MaxEntry,
 		Doubts: map[string]kvtest.Doubt{
-			"answer of the commit lost":  {Landed: true, Open: lose("Commit", true)},
-			"request of the commit lost": {Landed: false, Open: lose("Commit", false)},
+			"answer of the one phase lost":  {Landed: true, Open: lose("Prewrite", true)},
+			"request of the one phase lost": {Landed: false, Open: lose("Prewrite", false)},
+			"answer of the commit lost":     {Landed: true, Open: loseSplit(true)},
+			"request of the commit lost":    {Landed: false, Open: loseSplit(false)},
 		},
 		Outage: outage,
 		Stalls: map[string]func(testing.TB) kvtest.Stall{
@@ -92,6 +94,18 @@ func lose(kind string, landed bool) func(testing.TB) (kv.Store, func(context.Con
 			})
 			return faulty, func() { cancel(); h.clear() }
 		}
+	}
+}
+
+// loseSplit loses commits of transactions that cannot do without two phases: their keys lie in two regions.
+func loseSplit(landed bool) func(testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
+	return func(t testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
+		s, arm := lose("Commit", landed)(t)
+		splitter := s.(interface {
+			Split(context.Context, [][]byte) error
+		})
+		require.NoError(t, splitter.Split(context.Background(), [][]byte{[]byte("b")}))
+		return s, arm
 	}
 }
 

@@ -72,7 +72,7 @@ func Open(c Config) (*Server, error) {
 	}
 	regions := newRegions(cluster, c.Advertise, state)
 	s := &Server{listener: l, grpc: newGRPC(),
-		store: &store{mock: mock, regions: regions, address: c.Advertise, hook: c.Hook}}
+		store: &store{mock: mock, regions: regions, state: state, address: c.Advertise, hook: c.Hook}}
 	tikvpb.RegisterTikvServer(s.grpc, s.store)
 	pdpb.RegisterPDServer(s.grpc, &placement{regions: regions, state: state, mock: mock, address: c.Advertise})
 	etcd := &etcd{state: state, address: c.Advertise}

@@ -18,6 +18,7 @@ type store struct {
 	tikvpb.UnimplementedTikvServer
 	mock    *testutils.MockClient
 	regions *regions
+	state   *state
 	address string
 	hook    Hook
 
@@ -62,7 +63,13 @@ func (s *store) apply(ctx context.Context, req *tikvrpc.Request) (answer any, er
 		return &tikvpb.BatchCommandsEmptyResponse{}, nil
 	case tikvrpc.CmdResolveLock:
 		return s.resolve(req.ResolveLock())
+	case tikvrpc.CmdPrewrite:
+		return s.prewrite(ctx, req)
 	}
+	return s.send(ctx, req)
+}
+
+func (s *store) send(ctx context.Context, req *tikvrpc.Request) (any, error) {
 	resp, err := s.mock.SendRequest(ctx, s.address, req, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", req.Type, err)
