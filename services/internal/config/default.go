@@ -25,6 +25,9 @@ func defaultDispatch() Dispatch {
 	return Dispatch{
 		Batch: 128, MaxInflight: 4096, MaxInflightBytes: 128 << 20, AttemptTimeout: 30 * time.Second,
 		SinkConcurrency: &sinkConcurrency,
+		BreakerFailures: 5,
+		BreakerOpen:     30 * time.Second,
+		BreakerMaxOpen:  5 * time.Minute,
 		MaxRetryAfter:   time.Hour,
 		Retry: Retry{
 			Base: 100 * time.Millisecond, Max: 5 * time.Minute, Jitter: true, MaxElapsed: 24 * time.Hour,

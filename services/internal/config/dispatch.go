@@ -21,6 +21,14 @@ type Dispatch struct {
 	AttemptTimeout time.Duration `key:"attempt_timeout_ms"`
 	// Most attempts at once of one sink of one tenant. Default 8; 1 to 1000000, and null is no cap.
 	SinkConcurrency *int `key:"sink_concurrency"`
+	// Failures in a row that open a sink's breaker, for one tenant: its rows are left alone until a probe succeeds. A
+	// permanent failure does not count. Default 5; 0 to 1000000, and 0 turns breakers off.
+	BreakerFailures int `key:"breaker_failures"`
+	// How long a breaker stays open at first, in milliseconds; it doubles per failed probe. Default 30000; 1 to
+	// 86400000.
+	BreakerOpen time.Duration `key:"breaker_open_ms"`
+	// The longest that a breaker stays open, in milliseconds. Default 300000; breaker_open_ms to 86400000.
+	BreakerMaxOpen time.Duration `key:"breaker_max_open_ms"`
 	// The longest pause that a destination can ask for, in milliseconds. Default 3600000; 1000 to 86400000.
 	MaxRetryAfter time.Duration `key:"max_retry_after_ms"`
 	// When a failed delivery is tried again; a source's own retry settings are laid over these.

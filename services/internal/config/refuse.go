@@ -6,7 +6,7 @@ import "slices"
 // to be at work.
 var notYet = []string{
 	"quarantine", "rate_limits", "routes", "claim_check", "storage", "backup", "lifecycle", "audit", "auth", "tracing",
-	"dispatch.breaker_failures", "dispatch.breaker_open_ms", "dispatch.breaker_max_open_ms", "node.region", "admin.auth", "queue", "egress.policy", "egress.pools", "http.trusted_proxies",
+	"node.region", "admin.auth", "queue", "egress.policy", "egress.pools", "http.trusted_proxies",
 }
 
 // never are the keys of the single-process design that have no meaning here, with what to do instead.
