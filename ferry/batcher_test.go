@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -393,20 +392,51 @@ func TestCloseInterruptsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestAnAnswerMaySubmit(t *testing.T) {
+func TestAnAnswerMaySubmitIntoThePlaceThatItsInputHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mustNew(t, small(1), (&pier{}).run)
+		c := small(1)
+		c.MaxBatch, c.MaxQueue = 1, 1
+		b := mustNew(t, c, (&pier{}).run)
 		var count int
 		var again func(int, error)
 		again = func(int, error) {
 			if count++; count < 10 {
-				noError(t, b.Submit(parcel{id: count}, again))
+				if err := b.Submit(parcel{id: count}, again); err != nil {
+					t.Errorf("answer %d: %v", count, err)
+				}
 			}
 		}
 		noError(t, b.Submit(parcel{}, again))
 		synctest.Wait()
 		equal(t, "answers", 10, count)
 		mustClose(t, b)
+	})
+}
+
+// stall lets an hour pass between the taking of the first batch and its run.
+type stall struct{ sums }
+
+func (s *stall) Add(c ferry.Counter, delta int64) {
+	s.sums.Add(c, delta)
+	if c == ferry.Running && delta > 0 {
+		time.Sleep(time.Hour)
+	}
+}
+
+func TestABatchTakenBeforeAnInterruptionIsNotRunAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c, m := &pier{}, small(1), &stall{}
+		c.Metrics = m
+		b, a := mustNew(t, c, p.run), newAnswers()
+		submit(t, b, a, parcel{id: 1})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		isError(t, b.Close(ctx), ferry.ErrInterrupted)
+		isError(t, a.errs[1], ferry.ErrClosed)
+		equal(t, "batches", 0, len(p.seen()))
+		equal(t, "abandoned", 1, m.of[ferry.Abandoned].Load())
+		equal(t, "running", 0, m.of[ferry.Running].Load())
 	})
 }
 
@@ -436,25 +466,6 @@ func TestNoGoroutineOutlivesClose(t *testing.T) {
 	if !seen {
 		t.Fatal("the leak check sees no worker")
 	}
-}
-
-func TestACallerWhoComesBackAtOnceFindsItsOwnPlaceFree(t *testing.T) {
-	c := small(2)
-	c.MaxBatch, c.MaxQueue = 4, 4
-	b := mustNew(t, c, (&pier{}).run)
-	var wg sync.WaitGroup
-	for range c.MaxQueue {
-		wg.Go(func() {
-			for i := range 2000 {
-				if _, err := b.Do(context.Background(), parcel{id: i}); err != nil {
-					t.Errorf("call %d: %v", i, err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	mustClose(t, b)
 }
 
 func TestALanesAnswersAreInOrder(t *testing.T) {
