@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -21,56 +23,95 @@ import (
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/kv/tikv"
 	"ankusa.dev/services/internal/rpc"
+	"ankusa.dev/services/internal/run"
 )
 
 func newServe(path *string) *cobra.Command {
-	return &cobra.Command{
+	var roles []string
+	c := &cobra.Command{
 		Use: "serve", Short: "Run every role in this process", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if code := boot.Run(c.Context(), config.RoleAll, *path, build, c.ErrOrStderr()); code != 0 {
+			set, err := readRoles(roles)
+			if err != nil {
+				return err
+			}
+			if code := boot.Run(c.Context(), config.RoleAll, *path, set.build, c.ErrOrStderr()); code != 0 {
 				return exitError(code)
 			}
 			return nil
 		},
 	}
+	c.Flags().StringSliceVar(&roles, "roles", nil, "only these roles, of ingest, scheduler, sink-runner, gateway: all when empty")
+	return c
 }
 
-// build makes every role. They talk to each other as they do across machines, over a pipe. The order is that of the
-// stop, backwards: no more requests and hooks, then no more attempts, then no leader.
-func build(ctx context.Context, p *boot.Process) error {
+// roleSet is the roles that run in this process.
+type roleSet map[config.Role]bool
+
+func readRoles(names []string) (roleSet, error) {
+	known := []config.Role{config.RoleIngest, config.RoleScheduler, config.RoleSinkRunner, config.RoleGateway}
+	set := roleSet{}
+	for _, name := range names {
+		if !slices.Contains(known, config.Role(name)) {
+			return nil, fmt.Errorf("--roles must be of ingest, scheduler, sink-runner, gateway, got %q", name)
+		}
+		set[config.Role(name)] = true
+	}
+	for _, role := range known {
+		set[role] = set[role] || len(names) == 0
+	}
+	return set, nil
+}
+
+// build makes the roles. They talk to each other as they do across machines, over a pipe. The order is that of the stop,
+// backwards: no more requests and hooks, then no more attempts, then no leader. A process without a scheduler keeps what
+// it accepts for one that comes later.
+func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 	store, port, err := storeboot.Add(ctx, p, openStore)
 	if err != nil {
 		return err
 	}
-	scheduler, err := schedulerboot.New(ctx, p, store, port)
-	if err != nil {
+	if err := schedulerboot.ApplySources(ctx, p, store); err != nil {
 		return err
 	}
+	var services []func(grpc.ServiceRegistrar)
+	var parts []run.Part
+	if r[config.RoleScheduler] {
+		role, err := schedulerboot.New(p, store, port)
+		if err != nil {
+			return err
+		}
+		services, parts = append(services, role.Register), append(parts, schedulerboot.Part(role))
+	}
 	pipe := rpc.NewPipe()
-	p.Add(rpc.Serve("pipe", p.NewServer(rpc.Security{}, scheduler.Register), pipe, boot.ServerDrain))
+	p.Add(rpc.Serve("pipe", p.NewServer(rpc.Security{}, services...), pipe, boot.ServerDrain))
 	connect := func(service string) (*grpc.ClientConn, error) { return p.Keep(pipe.Dial(service)) }
 	leader, err := connect(dispatchv1.DispatchService_ServiceDesc.ServiceName)
 	if err != nil {
 		return err
 	}
-	runner, err := runnerboot.New(p, store, leader)
-	if err != nil {
-		return err
-	}
-	ingest, hooks, err := ingestboot.New(p, store, leader)
-	if err != nil {
-		return err
-	}
-	if err := p.ServeRPC(scheduler.Register, ingest.Register); err != nil {
-		return err
-	}
-	p.Add(schedulerboot.Part(scheduler), runnerboot.Part(runner), ingestboot.Part(ingest))
-	if p.Config.Admin.Enabled {
-		if err := gatewayboot.Add(p, connect, nil); err != nil {
+	if r[config.RoleSinkRunner] {
+		role, err := runnerboot.New(p, store, leader)
+		if err != nil {
 			return err
 		}
+		parts = append(parts, runnerboot.Part(role))
 	}
-	sayWhereToPost(p.Log, p.Config, hooks)
+	if r[config.RoleIngest] {
+		role, hooks, err := ingestboot.New(p, store, leader)
+		if err != nil {
+			return err
+		}
+		services, parts = append(services, role.Register), append(parts, ingestboot.Part(role))
+		sayWhereToPost(p.Log, p.Config, hooks)
+	}
+	if err := p.ServeRPC(services...); err != nil {
+		return err
+	}
+	p.Add(parts...)
+	if p.Config.Admin.Enabled && r[config.RoleGateway] {
+		return gatewayboot.Add(p, connect, nil)
+	}
 	return nil
 }
 

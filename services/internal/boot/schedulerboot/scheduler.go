@@ -23,7 +23,10 @@ func Build(open storeboot.Open) boot.Build {
 		if err != nil {
 			return err
 		}
-		role, err := New(ctx, p, s, port)
+		if err := ApplySources(ctx, p, s); err != nil {
+			return err
+		}
+		role, err := New(p, s, port)
 		if err != nil {
 			return err
 		}
@@ -39,11 +42,13 @@ func Build(open storeboot.Open) boot.Build {
 	}
 }
 
-// New makes the role and brings the sources of the file into the store.
-func New(ctx context.Context, p *boot.Process, s *store.Store, port kv.Store) (*scheduler.Scheduler, error) {
-	if err := applySources(ctx, s, p.Config.Sources, p.Log.Named("sources")); err != nil {
-		return nil, err
-	}
+// ApplySources brings the sources of the file into the store.
+func ApplySources(ctx context.Context, p *boot.Process, s *store.Store) error {
+	return applySources(ctx, s, p.Config.Sources, p.Log.Named("sources"))
+}
+
+// New makes the role.
+func New(p *boot.Process, s *store.Store, port kv.Store) (*scheduler.Scheduler, error) {
 	collector, _ := port.(kv.Collector)
 	return scheduler.New(settings(p.Config), scheduler.Deps{
 		Store: s, Log: p.Log.Named("scheduler"), Metrics: p.Metrics, Health: p.Health,
