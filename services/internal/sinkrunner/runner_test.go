@@ -157,10 +157,24 @@ func TestI4_ALeaderOfALowerEpochIsRefused(t *testing.T) {
 		h.joined(7).finish(errGone)
 		f := h.joined(6)
 		require.EqualValues(t, 7, f.hello.HighestEpoch)
+		require.Equal(t, 1, h.logs.FilterMessage("leader found").Len(), "it was not taken for a leader even for a moment")
 		require.ErrorIs(t, h.runner.Ready(t.Context()), ErrNotConnected)
 		h.joined(7)
 		require.NoError(t, h.runner.Ready(t.Context()))
 	})
+}
+
+func TestI4_ALeaseOfALowerEpochThanTheHighestSeenIsNotAdmitted(t *testing.T) {
+	b, r := newBook(2), Runner{}
+	b.observe(2)
+	a := attempt(1)
+	l, err := b.admit(&a, r.begin)
+	require.NoError(t, err)
+	require.Nil(t, l)
+	a.Lease.Epoch = 2
+	l, err = b.admit(&a, r.begin)
+	require.NoError(t, err)
+	require.True(t, b.finish(l, hook.Outcome{Class: hook.Delivered}))
 }
 
 func TestI4_AnAttemptOfADeposedLeaderIsNotDelivered(t *testing.T) {

@@ -264,6 +264,24 @@ func TestI11_IdlePoolsAreSwept(t *testing.T) {
 
 func ok(http.ResponseWriter, *http.Request) {}
 
+func TestAClosedSinkLeavesNoConnectionAndOpensNone(t *testing.T) {
+	r := newReceiver(t, ok)
+	s := newSink(t, nil)
+	open := s.pools.connections.dialer(new(net.Dialer).DialContext)
+	address := r.Listener.Addr().String()
+	conn, err := open(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	other, err := open(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, other.Close())
+	require.Len(t, s.pools.connections.open, 1, "a connection that is closed is forgotten")
+	s.Close()
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, err = open(t.Context(), "tcp", address)
+	require.ErrorIs(t, err, errClosed)
+}
+
 // BenchmarkDeliver is beside BenchmarkBare, which sends the same bytes with nothing around them.
 func BenchmarkDeliver(b *testing.B) {
 	r := newReceiver(b, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
