@@ -72,30 +72,48 @@ var domain = internal(
 )
 
 // Rules of the design.
-func Rules() []Rule {
-	return append(layers(),
-		Rule{"hook: the standard library only", func(i Import) bool {
+func Rules() []Rule { return slices.Concat(layers(), libraries(), processes(), moduleRules()) }
+
+// libraries says what each package may take from outside.
+func libraries() []Rule {
+	return []Rule{
+		{"hook: the standard library only", func(i Import) bool {
 			return !i.Test && under(i.From, internal("hook")...) && !standard(i.To) && !under(i.To, internal("hook")...)
 		}},
-		Rule{"ferry: no dependency, tests included", func(i Import) bool {
+		{"ferry: no dependency, tests included", func(i Import) bool {
 			return under(i.From, module+"ferry") && !standard(i.To) && !under(i.To, module+"ferry")
 		}},
-		Rule{"drivers are chosen in mains and tests", func(i Import) bool {
-			drivers := internal("kv/local", "kv/tikv")
-			return !i.Test && under(i.To, drivers...) && !under(i.From, append(drivers, mains...)...)
-		}},
-		Rule{"client-go below kv/tikv only", func(i Import) bool {
+		{"client-go below kv/tikv only", func(i Import) bool {
 			return (under(i.To, "github.com/tikv/client-go") || under(i.To, "github.com/tikv/pd") || under(i.To, "github.com/pingcap")) &&
 				!under(i.From, internal("kv/tikv")...)
 		}},
-		Rule{"pebble below kv/local only", func(i Import) bool {
+		{"pebble below kv/local only", func(i Import) bool {
 			return !i.Test && under(i.To, "github.com/cockroachdb/pebble") && !under(i.From, append(internal("kv/local"), module+"e2e")...)
 		}},
-		Rule{"boot knows no role and no store", func(i Import) bool {
+		{"gRPC codes at the RPC edge only", func(i Import) bool {
+			codes := i.To == "google.golang.org/grpc/codes" || i.To == "google.golang.org/grpc/status"
+			inner := under(i.From, internal("scheduler/core", "sinkrunner/httpsink", "sinkrunner/logsink", "sinkrunner/sink")...)
+			return codes && !i.Test && (inner || !under(i.From, edges...))
+		}},
+		{"the domain does not know protos", func(i Import) bool {
+			return !i.Test && under(i.To, module+"proto") && under(i.From, domain...) &&
+				!under(i.From, internal("source/sourcepb")...)
+		}},
+	}
+}
+
+// processes says how processes are put together.
+func processes() []Rule {
+	return []Rule{
+		{"drivers are chosen in mains and tests", func(i Import) bool {
+			drivers := internal("kv/local", "kv/tikv")
+			return !i.Test && under(i.To, drivers...) && !under(i.From, append(drivers, mains...)...)
+		}},
+		{"boot knows no role and no store", func(i Import) bool {
 			return !i.Test && i.From == module+"services/internal/boot" &&
 				under(i.To, internal("ingest", "scheduler", "sinkrunner", "store", "kv", "boot")...)
 		}},
-		Rule{"what boots a role knows no other role", func(i Import) bool {
+		{"what boots a role knows no other role", func(i Import) bool {
 			for boots, role := range bootsRole {
 				others := slices.DeleteFunc(internal("ingest", "scheduler", "sinkrunner"), func(r string) bool { return r == role })
 				if !i.Test && i.From == boots && under(i.To, others...) {
@@ -104,37 +122,34 @@ func Rules() []Rule {
 			}
 			return false
 		}},
-		Rule{"only mains and tests boot", func(i Import) bool {
+		{"only mains and tests boot", func(i Import) bool {
 			return !i.Test && under(i.To, internal("boot")...) && !under(i.From, append(internal("boot"), mains...)...)
 		}},
-		Rule{"roles do not know each other", func(i Import) bool {
+		{"roles do not know each other", func(i Import) bool {
 			roles := internal("ingest", "scheduler", "sinkrunner")
 			return slices.ContainsFunc(roles, func(a string) bool {
 				return under(i.From, a) && under(i.To, roles...) && !under(i.To, a)
 			})
 		}},
-		Rule{"gRPC codes at the RPC edge only", func(i Import) bool {
-			codes := i.To == "google.golang.org/grpc/codes" || i.To == "google.golang.org/grpc/status"
-			inner := under(i.From, internal("scheduler/core", "sinkrunner/httpsink", "sinkrunner/logsink", "sinkrunner/sink")...)
-			return codes && !i.Test && (inner || !under(i.From, edges...))
-		}},
-		Rule{"the domain does not know protos", func(i Import) bool {
-			return !i.Test && under(i.To, module+"proto") && under(i.From, domain...) &&
-				!under(i.From, internal("source/sourcepb")...)
-		}},
-		Rule{"proto, gateway and e2e do not know the services", func(i Import) bool {
+	}
+}
+
+// moduleRules says which module knows which.
+func moduleRules() []Rule {
+	return []Rule{
+		{"proto, gateway and e2e do not know the services", func(i Import) bool {
 			return under(i.From, module+"proto", module+"gateway", module+"e2e") && under(i.To, module+"services")
 		}},
-		Rule{"proto and gateway know no other module but proto", func(i Import) bool {
+		{"proto and gateway know no other module but proto", func(i Import) bool {
 			return under(i.From, module+"proto", module+"gateway") && ours(i.To) && !under(i.To, module+"proto", module+"gateway") && !i.Test
 		}},
-		Rule{"e2e sees generated protos alone", func(i Import) bool {
+		{"e2e sees generated protos alone", func(i Import) bool {
 			return under(i.From, module+"e2e") && ours(i.To) && !under(i.To, module+"e2e", module+"proto/gen")
 		}},
-		Rule{"nothing imports e2e", func(i Import) bool {
+		{"nothing imports e2e", func(i Import) bool {
 			return under(i.To, module+"e2e") && !under(i.From, module+"e2e")
 		}},
-	)
+	}
 }
 
 // layers makes one rule of each entry of above.

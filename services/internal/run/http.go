@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -35,8 +36,11 @@ func HTTP(name string, server *http.Server, l net.Listener, drain time.Duration)
 			cancel()
 			_ = server.Close() // only the listener's error, and it is closed
 		}
-		<-ended
+		err := <-ended
 		handlers.wait()
+		if !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
 		return nil
 	}}
 }

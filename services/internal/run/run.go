@@ -25,7 +25,7 @@ type Part struct {
 // ErrEnded: a part returned although nobody had asked it to stop.
 var ErrEnded = errors.New("ended on its own")
 
-// StuckError: parts had not ended when the time for stopping was over. Their goroutines still run.
+// StuckError names parts that had not ended when the time for stopping was over. Their goroutines still run.
 type StuckError struct {
 	Parts []string
 	After time.Duration

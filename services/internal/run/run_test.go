@@ -179,7 +179,7 @@ func get(url string) string {
 	if err != nil {
 		return "failed"
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, _ := io.ReadAll(response.Body)
 	return string(body)
 }
@@ -188,9 +188,9 @@ func get(url string) string {
 func child() {
 	ctx, release := run.Signals(context.Background())
 	defer release()
-	os.Stdout.WriteString("ready\n")
+	_, _ = os.Stdout.WriteString("ready\n")
 	<-ctx.Done()
-	os.Stdout.WriteString("stopping\n")
+	_, _ = os.Stdout.WriteString("stopping\n")
 	select {}
 }
 
