@@ -82,11 +82,17 @@ func (h *hub) hold(s store.Slot) {
 	h.holds[s] = h.seen
 }
 
-// settled publishes what a settle brought about.
-func (h *hub) settled(s store.Slot, batch []store.Settlement, start hook.Timestamp) {
+// release marks its end.
+func (h *hub) release(s store.Slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.holds, s)
+}
+
+// settled publishes what a settle brought about.
+func (h *hub) settled(batch []store.Settlement, start hook.Timestamp) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.seen = max(h.seen, start)
 	if len(h.watchers) == 0 {
 		return

@@ -48,14 +48,10 @@ func (s *Scheduler) enter() (t *term, leave func(), err error) {
 	if t == nil {
 		return nil, nil, errNotLeading()
 	}
-	t.streams.Add(1)
-	select {
-	case <-t.done:
-		t.streams.Done()
+	if !t.streams.enter() {
 		return nil, nil, errNotLeading()
-	default:
-		return t, t.streams.Done, nil
 	}
+	return t, t.streams.leave, nil
 }
 
 // Lease serves one runner.

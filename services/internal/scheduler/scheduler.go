@@ -196,7 +196,7 @@ func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, leas
 	err = t.run(ctx)
 	s.serving(false)
 	s.term.Store(nil)
-	t.streams.Wait()
+	t.streams.close()
 	return err
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +30,7 @@ type slot struct {
 	*slots
 	slot    store.Slot
 	batcher *ferry.Batcher[core.Settle, struct{}]
+	failing map[string]time.Duration // pauses of the tenants that are set aside; the batcher's run owns it
 }
 
 func newSlots(t *term) *slots {
@@ -41,7 +43,7 @@ func (s *slots) submit(settle core.Settle) {
 	at := store.SlotOf(settle.Delivery.Partition, settle.Delivery.Key.Tenant)
 	line, ok := s.started[at]
 	if !ok {
-		line = &slot{slots: s, slot: at}
+		line = &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
 		cfg := ferry.Default[core.Settle]()
 		cfg.MaxBatch, cfg.MaxQueue = max(1, s.term.scheduler.cfg.Core.Batch), 1<<30
 		var err error
@@ -51,7 +53,7 @@ func (s *slots) submit(settle core.Settle) {
 		}
 		s.started[at] = line
 	}
-	if err := line.batcher.Submit(settle, func(struct{}, error) {}); err != nil {
+	if err := line.batcher.Submit(settle, ignore); err != nil {
 		s.term.end(err)
 	}
 }
@@ -64,31 +66,84 @@ func (s *slots) close() {
 	}
 }
 
-// settle commits a batch, and goes on trying until it lands or the term is over: an outcome is never dropped because
-// the store had a bad moment.
+// settle commits a batch. What the store does not take is tried again until it lands or the term is over: an outcome is
+// never dropped because the store had a bad moment. A tenant whose rows fail is set aside, so that the others go on.
 func (l *slot) settle(_ context.Context, batch []core.Settle) ([]ferry.Result[struct{}], error) {
-	settles := append([]core.Settle(nil), batch...)
+	settles := slices.Clone(batch)
+	l.term.hub.hold(l.slot)
+	defer l.term.hub.release(l.slot)
+	if err := l.commit(settles); err != nil {
+		l.apart(settles, err)
+	}
+	return make([]ferry.Result[struct{}], len(batch)), nil
+}
+
+// apart commits a batch that failed tenant by tenant, and leaves those that fail again for later.
+func (l *slot) apart(settles []core.Settle, err error) {
+	tenants := make(map[string][]core.Settle)
+	for _, s := range settles {
+		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
+	}
+	for tenant, part := range tenants {
+		if len(tenants) > 1 {
+			err = l.commit(part)
+		}
+		if err == nil {
+			delete(l.failing, tenant)
+			continue
+		}
+		l.later(tenant, part)
+	}
+}
+
+// maxAside is the longest that a failing tenant is set aside.
+const maxAside = 5 * time.Second
+
+// later submits a tenant's settles again, after a pause that grows while they fail.
+func (l *slot) later(tenant string, part []core.Settle) {
+	pause := min(max(2*l.failing[tenant], 100*time.Millisecond), maxAside)
+	l.failing[tenant] = pause
+	l.term.spawn(func() {
+		if !sleep(l.ctx, pause) {
+			return
+		}
+		for _, s := range part {
+			if l.batcher.Submit(s, ignore) != nil {
+				return // closed: the term is over
+			}
+		}
+	})
+}
+
+func ignore(struct{}, error) {}
+
+// commit settles rows in one transaction and tells the core. One whose fate is unknown is repeated until it is known,
+// since the slot can do nothing else before.
+func (l *slot) commit(settles []core.Settle) error {
 	rows := make([]store.Settlement, len(settles))
 	for i, s := range settles {
 		rows[i] = store.Settlement{Delivery: s.Delivery, Verdict: s.Verdict, Position: s.Position, Claimed: s.Claimed}
 	}
-	l.term.hub.hold(l.slot)
-	for l.ctx.Err() == nil {
+	for {
 		done, err := l.try(rows)
-		if err == nil {
-			l.term.hub.settled(l.slot, rows, done.Start)
+		switch {
+		case err == nil:
+			l.term.hub.settled(rows, done.Start)
 			l.term.scheduler.metrics.settled(rows)
 			l.term.post(func(c *core.Core, now hook.Timestamp) { c.Settled(now, done.Start, settles) })
-			return make([]ferry.Result[struct{}], len(batch)), nil
-		}
-		if errors.Is(err, store.ErrDeposed) {
+			return nil
+		case l.ctx.Err() != nil:
+			return err
+		case errors.Is(err, store.ErrDeposed):
 			l.term.end(err)
-			break
+			return err
 		}
 		l.term.log.Warn("outcomes not settled", zap.Int("rows", len(rows)), zap.Error(err))
+		if store.NotWritten(err) {
+			return err
+		}
 		sleep(l.ctx, 100*time.Millisecond)
 	}
-	return nil, store.ErrDeposed
 }
 
 func (l *slot) try(rows []store.Settlement) (store.Settled, error) {

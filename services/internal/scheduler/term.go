@@ -29,7 +29,7 @@ type term struct {
 	slots     *slots
 	hub       *hub
 	work      sync.WaitGroup // reads, scans, records
-	streams   sync.WaitGroup
+	streams   *visitors
 	admit     chan struct{} // bounds the reads and scans under way
 	conns     map[core.RunnerID]*runnerConn
 	writers   *writers
@@ -62,7 +62,7 @@ func (s *Scheduler) newTerm(ctx context.Context, end context.CancelCauseFunc, le
 	t := &term{
 		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, done: ctx.Done(),
 		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
-		conns: make(map[core.RunnerID]*runnerConn), hub: newHub(now),
+		conns: make(map[core.RunnerID]*runnerConn), hub: newHub(now), streams: newVisitors(),
 	}
 	t.core = core.New(s.cfg.Core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
 	t.slots = newSlots(t)

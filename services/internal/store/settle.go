@@ -43,16 +43,31 @@ type keyPart struct {
 	key       hook.SinkKey
 }
 
-// Settle commits what became of rows that one slot guards, all or none. After an error other than ErrDeposed it must be
-// repeated with the same batch until it succeeds: what has landed unseen is not done twice. Calls for one slot wait for
-// each other.
+// NotWritten says that a settle that failed with the error wrote nothing, and will not.
+func NotWritten(err error) bool {
+	if errors.Is(err, kv.ErrUndetermined) || errors.Is(err, errUnresolved) {
+		return false
+	}
+	return errors.Is(err, errNotBegun) || errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrBound) ||
+		errors.Is(err, kv.ErrTooLarge) || errors.Is(err, ErrDeposed)
+}
+
+// errNotBegun: what the settle reads could not be read, or not be made sense of.
+var errNotBegun = errors.New("not begun")
+
+// errUnresolved: the fate of an earlier settle of the slot is still unknown.
+var errUnresolved = errors.New("fate of the settle before is unknown")
+
+// Settle commits what became of rows that one slot guards, all or none. After an error for which NotWritten is false it
+// must be repeated with the same batch until it succeeds: what has landed unseen is not done twice. Calls for one slot
+// wait for each other.
 func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Settled, error) {
 	s := &l.slots[int(slot.Partition)*FenceSlots+int(slot.Index)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.unresolved
 	if err := l.resolve(ctx, slot, s); err != nil {
-		return Settled{}, fmt.Errorf("resolve the settle before: %w", err)
+		return Settled{}, fmt.Errorf("%w: %w", errUnresolved, err)
 	}
 	if before != nil && before.landed && sameRows(before.batch, batch) {
 		return Settled{Start: before.start, Commit: before.seen}, nil
@@ -64,10 +79,18 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Set
 			s.remember(a.counters)
 			return Settled{Start: a.start, Commit: commit}, nil
 		}
-		if a.start != 0 && (errors.Is(err, kv.ErrUndetermined) || ctx.Err() != nil) {
+		if !a.ran {
+			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w: %w", len(batch), slot, errNotBegun, err)
+		}
+		if errors.Is(err, kv.ErrUndetermined) || ctx.Err() != nil {
 			s.unresolved = a
 			if l.resolve(ctx, slot, s) == nil && a.landed {
 				return Settled{Start: a.start, Commit: a.seen}, nil
+			}
+			if s.unresolved != nil {
+				err = fmt.Errorf("%w: %w", errUnresolved, err)
+			} else {
+				err = fmt.Errorf("%w: did not land: %v", kv.ErrUnavailable, err)
 			}
 			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w", len(batch), slot, err)
 		}
@@ -131,6 +154,7 @@ type settlement struct {
 	batch   []Settlement
 
 	start       hook.Timestamp
+	ran         bool // the closure came to its end, so that the commit was tried
 	counters    map[keyPart]counter
 	obligations map[string]uint64
 	landed      bool
@@ -166,6 +190,7 @@ func (a *settlement) run(ctx context.Context, t kv.Txn) error {
 			return fmt.Errorf("hook %s: %w", a.batch[i].Delivery.Hook, err)
 		}
 	}
+	a.ran = true
 	return a.record(w)
 }
 
