@@ -227,7 +227,7 @@ func requireHonestLooks(ctx context.Context, t *testing.T, d Disk, look func(con
 		seen := false
 		select {
 		case seen = <-saw:
-		case <-returned:
+		case <-ctx.Done():
 			require.Fail(t, "no snapshot can be opened while a commit is on its way to the disk")
 		}
 		if !seen {

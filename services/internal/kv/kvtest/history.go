@@ -1,10 +1,12 @@
 package kvtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ type record struct {
 	start, commit kv.Timestamp // commit is zero when it failed
 	seen          []sighting
 	puts          map[string]string // "" deletes
-	locks         map[string]bool
+	touched       map[string]bool   // put, deleted or locked
 }
 
 type sighting struct {
@@ -34,7 +36,7 @@ func testHistory(t *testing.T, f Factory) {
 	ctx, s := open(t, f)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	const workers, rounds = 6, 60
+	const workers, rounds = 8, 150
 	var (
 		mu      sync.Mutex
 		history []record
@@ -59,7 +61,7 @@ func testHistory(t *testing.T, f Factory) {
 }
 
 func historyStep(ctx context.Context, s kv.Store, rng *rand.Rand, value string) (record, error) {
-	r := record{puts: map[string]string{}, locks: map[string]bool{}}
+	r := record{puts: map[string]string{}, touched: map[string]bool{}}
 	if rng.IntN(3) == 0 {
 		return r, s.View(ctx, func(tx kv.Reader) error {
 			r.start = tx.Timestamp()
@@ -107,12 +109,12 @@ func (r *record) write(ctx context.Context, tx kv.Txn, rng *rand.Rand, value str
 	var err error
 	for range 1 + rng.IntN(2) {
 		key := historyKey(rng)
+		r.touched[key] = true
 		switch rng.IntN(5) {
 		case 0:
 			r.puts[key] = ""
 			err = errors.Join(err, tx.Delete(b(key)))
 		case 1:
-			r.locks[key] = true
 			err = errors.Join(err, tx.Lock(ctx, b(key)))
 		default:
 			r.puts[key] = value
@@ -120,11 +122,6 @@ func (r *record) write(ctx context.Context, tx kv.Txn, rng *rand.Rand, value str
 		}
 	}
 	return err
-}
-
-func (r *record) touches(key string) bool {
-	_, put := r.puts[key]
-	return put || r.locks[key]
 }
 
 func judgeConflicts(t *testing.T, history []record) {
@@ -137,9 +134,8 @@ func judgeConflicts(t *testing.T, history []record) {
 			if i == j || o.commit <= r.start || o.commit > r.commit {
 				continue
 			}
-			for k := range historyKeys {
-				key := fmt.Sprintf("k%02d", k)
-				require.False(t, r.touches(key) && o.touches(key),
+			for key := range o.touched {
+				require.False(t, r.touched[key],
 					"%s was committed at %d by a transaction of %d, and at %d within it", key, r.commit, r.start, o.commit)
 			}
 		}
@@ -147,19 +143,23 @@ func judgeConflicts(t *testing.T, history []record) {
 }
 
 func judgeReads(t *testing.T, history []record) {
+	slices.SortFunc(history, func(a, b record) int { return cmp.Compare(a.commit, b.commit) })
 	for _, r := range history {
 		for _, seen := range r.seen {
-			require.Equal(t, valueAt(history, seen.key, r.start), seen.value, "%s at %d", seen.key, r.start)
+			if want := valueAt(history, seen.key, r.start); want != seen.value {
+				require.Fail(t, "not the snapshot", "%s at %d is %q, seen was %q", seen.key, r.start, want, seen.value)
+			}
 		}
 	}
 }
 
-func valueAt(history []record, key string, ts kv.Timestamp) (value string) {
-	var newest kv.Timestamp
-	for _, r := range history {
-		if v, ok := r.puts[key]; ok && r.commit > newest && r.commit <= ts {
-			newest, value = r.commit, v
+// valueAt looks for the newest commit not above ts. The history is sorted by commit.
+func valueAt(history []record, key string, ts kv.Timestamp) string {
+	above, _ := slices.BinarySearchFunc(history, ts+1, func(r record, ts kv.Timestamp) int { return cmp.Compare(r.commit, ts) })
+	for i := above - 1; i >= 0 && history[i].commit > 0; i-- {
+		if v, ok := history[i].puts[key]; ok {
+			return v
 		}
 	}
-	return value
+	return ""
 }
