@@ -162,29 +162,21 @@ func TestCallsEndWithTheirContextWhileTheClusterIsFrozen(t *testing.T) {
 	_, err := put(within(t, time.Minute), s, kv.UpdateOptions{}, "key", "old")
 	require.NoError(t, err)
 	const patience, slack = 200 * time.Millisecond, 2 * time.Second
-	for name, call := range map[string]func(context.Context, kv.Reader, kv.Txn) error{
-		"get": func(ctx context.Context, r kv.Reader, _ kv.Txn) error {
-			_, err := r.Get(ctx, []byte("key"))
-			return err
-		},
-		"batch get": func(ctx context.Context, r kv.Reader, _ kv.Txn) error {
+	for name, call := range map[string]func(context.Context, kv.Reader) error{
+		"get": func(ctx context.Context, r kv.Reader) error { _, err := r.Get(ctx, []byte("key")); return err },
+		"batch get": func(ctx context.Context, r kv.Reader) error {
 			_, err := r.BatchGet(ctx, [][]byte{[]byte("key"), []byte("z")})
 			return err
 		},
-		"scan": func(ctx context.Context, r kv.Reader, _ kv.Txn) error {
-			_, err := r.Scan(ctx, kv.Scan{Limit: 3})
-			return err
-		},
-		"now":        func(ctx context.Context, _ kv.Reader, _ kv.Txn) error { _, err := s.Now(ctx); return err },
-		"drop range": func(ctx context.Context, _ kv.Reader, _ kv.Txn) error { return s.DropRange(ctx, kv.Range{}) },
+		"scan":       func(ctx context.Context, r kv.Reader) error { _, err := r.Scan(ctx, kv.Scan{Limit: 3}); return err },
+		"now":        func(ctx context.Context, _ kv.Reader) error { _, err := s.Now(ctx); return err },
+		"drop range": func(ctx context.Context, _ kv.Reader) error { return s.DropRange(ctx, kv.Range{}) },
 	} {
-		ctx := within(t, time.Minute)
-		require.NoError(t, s.View(ctx, func(r kv.Reader) error {
+		require.NoError(t, s.View(within(t, time.Minute), func(r kv.Reader) error {
 			p.freeze(true)
 			defer p.freeze(false)
 			began := time.Now()
-			err := call(within(t, patience), r, nil)
-			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.ErrorIs(t, call(within(t, patience), r), context.DeadlineExceeded, name)
 			require.Less(t, time.Since(began), patience+slack, name)
 			return nil
 		}), name)

@@ -35,6 +35,11 @@ func (t *txn) commit(ctx context.Context, o kv.UpdateOptions) (kv.Timestamp, err
 
 // witness sees every request of one commit, so that the commit's fate is told from what was sent and answered, and
 // not from which of the client's timers ran out first.
+//
+// It also makes the bound good. A reader who meets a lock of the transaction either finds it expired and rolls the
+// transaction back, or has the store refuse every commit at or below the reader's own timestamp. So a commit that
+// arrives late, from a process that was stopped, changes no snapshot that somebody has read; and the later timestamp
+// that the client would take instead is past the bound, and is not sent.
 type witness struct {
 	limit    kv.Timestamp // last commit timestamp allowed; zero for none
 	deadline time.Time    // about when that comes

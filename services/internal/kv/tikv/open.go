@@ -20,7 +20,11 @@ import (
 	"ankusa.dev/services/internal/kv"
 )
 
-const pdTimeout = 3 * time.Second
+const (
+	pdTimeout = 3 * time.Second
+	// keepAlive is how long a connection is silent before it is asked whether it still stands.
+	keepAlive = 10 * time.Second
+)
 
 // Open connects to the cluster, and fails with kv.ErrUnavailable if that does not succeed before ctx ends, which has
 // no further bearing on the store. The store implements kv.Collector if the config lets it collect.
@@ -28,11 +32,12 @@ func Open(ctx context.Context, c Config, logger *zap.Logger) (kv.Store, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	logger = quiet(logger)
 	setGlobals(logger)
 	s := &Store{space: space(c.KeyPrefix), patience: c.Patience}
 	s.life, s.end = context.WithCancel(context.Background())
 	unlink := context.AfterFunc(ctx, s.end)
-	err := s.connect(c)
+	err := s.connect(c, logger)
 	if err == nil && !unlink() {
 		err = context.Cause(ctx)
 		_ = s.Close()
@@ -50,48 +55,51 @@ func Open(ctx context.Context, c Config, logger *zap.Logger) (kv.Store, error) {
 var globals sync.Once
 
 // setGlobals sets what the client has only once per process. The batch size must let a large one-phase commit stay in
-// one request, else the client falls back to two phases without a word. Its log repeats each refused connection; what
-// it says of a fault reaches the caller as an error too.
+// one request, else the client falls back to two phases without a word.
 func setGlobals(logger *zap.Logger) {
 	globals.Do(func() {
 		clientkv.TxnCommitBatchSize.Store(commitBatch)
-		quiet := zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-			raised, err := zapcore.NewIncreaseLevelCore(c, zapcore.ErrorLevel)
-			if err != nil { // the core is stricter already
-				raised = c
-			}
-			return zapcore.NewSamplerWithOptions(raised, time.Minute, 1, 0)
-		})
-		named := logger.Named("tikv-client").WithOptions(quiet)
-		log.ReplaceGlobals(named, &log.ZapProperties{Core: named.Core(), Level: zap.NewAtomicLevelAt(zap.ErrorLevel)})
+		log.ReplaceGlobals(logger, &log.ZapProperties{Core: logger.Core(), Level: zap.NewAtomicLevelAt(zap.ErrorLevel)})
 	})
 }
 
-func (s *Store) connect(c Config) error {
+// quiet is the client's logger. It would repeat each refused connection; what it says of a fault reaches the caller as
+// an error too.
+func quiet(logger *zap.Logger) *zap.Logger {
+	return logger.Named("tikv-client").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		raised, err := zapcore.NewIncreaseLevelCore(c, zapcore.ErrorLevel)
+		if err != nil { // the core is stricter already
+			raised = c
+		}
+		return zapcore.NewSamplerWithOptions(raised, time.Minute, 1, 0)
+	}))
+}
+
+func (s *Store) connect(c Config, logger *zap.Logger) error {
 	pdc, err := pd.NewClientWithContext(s.life, c.PD,
 		pd.SecurityOption{CAPath: c.TLS.CA, CertPath: c.TLS.Cert, KeyPath: c.TLS.Key},
 		pd.WithCustomTimeoutOption(pdTimeout), pd.WithGRPCDialOptions(
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: pdTimeout}),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, Timeout: pdTimeout}),
 			// gRPC's own pauses grow to two minutes, which is how long an outage would go on after its end.
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: pdTimeout, Backoff: backoff.Config{
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}})))
 	if err != nil {
 		return err
 	}
-	if err := s.start(c, pdc); err != nil {
+	if err := s.start(c, pdc, logger); err != nil {
 		pdc.Close()
 		return err
 	}
 	return nil
 }
 
-func (s *Store) start(c Config, pdc pd.Client) error {
+func (s *Store) start(c Config, pdc pd.Client, logger *zap.Logger) error {
 	security := config.NewSecurity(c.TLS.CA, c.TLS.Cert, c.TLS.Key, nil)
 	tls, err := security.ToTLSConfig()
 	if err != nil {
 		return err
 	}
-	if s.safe, err = newSafePoint(c.PD, tls); err != nil {
+	if s.safe, err = newSafePoint(s.life, c.PD, tls, logger); err != nil {
 		return err
 	}
 	codec := client.NewCodecPDClient(client.ModeTxn, pdc)
