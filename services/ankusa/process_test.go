@@ -57,12 +57,19 @@ runner: {drain_ms: 1000}
 // serve runs the one-process product on a directory until stop is called.
 func serve(t *testing.T, dir, text string) *served {
 	t.Helper()
-	path := write(t, fmt.Sprintf("%sstore: {dir: %q}\n%s", head, dir, text))
+	s := start(t, write(t, fmt.Sprintf("%sstore: {dir: %q}\n%s", head, dir, text)))
+	s.hooks, s.admin = s.address("hooks"), s.address("admin")
+	return s
+}
+
+// start runs `ankusa serve` on a file until stop is called.
+func start(t *testing.T, path string, flags ...string) *served {
+	t.Helper()
 	s := &served{t: t, out: &output{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		code, _ := command(ctx, s.out, "serve", "--config", path)
+		code, _ := command(ctx, s.out, append([]string{"serve", "--config", path}, flags...)...)
 		ended <- code
 	}()
 	s.stop = sync.OnceValue(func() int {
@@ -70,7 +77,6 @@ func serve(t *testing.T, dir, text string) *served {
 		return <-ended
 	})
 	t.Cleanup(func() { s.stop() })
-	s.hooks, s.admin = s.address("hooks"), s.address("admin")
 	return s
 }
 

@@ -67,6 +67,7 @@ func readRoles(names []string) (roleSet, error) {
 // backwards: no more requests and hooks, then no more attempts, then no leader. A process without a scheduler keeps what
 // it accepts for one that comes later.
 func (r roleSet) build(ctx context.Context, p *boot.Process) error {
+	p.Roles = slices.DeleteFunc(boot.Roles(p.Config), func(name string) bool { return !r[config.Role(name)] })
 	store, port, err := storeboot.Add(ctx, p, openStore)
 	if err != nil {
 		return err

@@ -155,3 +155,22 @@ func TestL48_NoSecretAndNoPayloadIsInTheLogOfARun(t *testing.T) {
 	require.Zero(t, s.stop())
 	require.NotContains(t, s.out.String(), "s3cret")
 }
+
+func TestAPartOfTheRolesRunsAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, fmt.Sprintf("%sstore: {dir: %q}\nsources:\n  a: {verify: {type: none}, sinks: [{type: log}]}\n", head, dir))
+	s := start(t, path, "--roles", "ingest")
+	s.hooks = s.address("hooks")
+	status, answer := post(t, s.hooks+"/webhooks/a", "kept")
+	id := accepted(t, status, answer)
+	_, health := request(t, http.MethodGet, s.hooks+"/health", "")
+	require.Contains(t, health, `"roles":["ingest"]`)
+	require.Zero(t, s.stop())
+	require.NotContains(t, s.out.String(), "leading")
+
+	s = serve(t, dir, "")
+	s.eventually(func() bool { return containsAll(s.out.String(), "hook delivered to the log", id) })
+
+	code, _ := command(t.Context(), io.Discard, "serve", "--config", path, "--roles", "cook")
+	require.Equal(t, exitUsage, code)
+}

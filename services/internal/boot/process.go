@@ -25,7 +25,9 @@ import (
 // Process is one process while it is built. Its parts are added in the order of run.Parts: what others rest on comes
 // first.
 type Process struct {
-	Role    config.Role
+	Role config.Role
+	// Roles that run, by name, where they are others than the role's own.
+	Roles   []string
 	Config  config.Config
 	Log     *zap.Logger
 	Metrics *telemetry.Metrics
@@ -183,9 +185,13 @@ func (p *Process) ServeHTTP(what, at string, h http.Handler) error {
 
 // About is what the process says of itself.
 func (p *Process) About() telemetry.Process {
-	roles := []string{string(p.Role)}
-	if p.Role == config.RoleAll {
+	roles := p.Roles
+	switch {
+	case roles != nil:
+	case p.Role == config.RoleAll:
 		roles = Roles(p.Config)
+	default:
+		roles = []string{string(p.Role)}
 	}
 	return telemetry.Process{Instance: p.Config.Node.Instance, Version: Version, Roles: roles}
 }
