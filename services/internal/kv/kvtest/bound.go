@@ -134,7 +134,7 @@ func (w *stampers) failure() error {
 func testStalls(t *testing.T, f Factory) {
 	for name, open := range f.Stalls {
 		t.Run(name, func(t *testing.T) {
-			const bound = 100 * time.Millisecond
+			const bound = 500 * time.Millisecond // a busy machine must get as far as the stall within it
 			ctx, stall := bounded(t), open(t)
 			s := closing(t, stall.Store)
 			put(ctx, t, s, "warm", "x")
