@@ -261,6 +261,7 @@ func TestCloseEndsCallsAndLeavesNothingBehind(t *testing.T) {
 func TestOpenEndsWithItsContext(t *testing.T) {
 	p := newProxy(t) // forwards to nowhere
 	p.freeze(true)
+	leaks := goleak.IgnoreCurrent()
 	for _, cut := range []bool{false, true} {
 		if cut {
 			p.cut()
@@ -272,6 +273,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrUnavailable)
 		require.Less(t, time.Since(began), 5*time.Second)
 	}
+	goleak.VerifyNone(t, leaks)
 }
 
 // mock is the tikvmock command as a process of its own.

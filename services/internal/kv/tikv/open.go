@@ -76,6 +76,14 @@ func quiet(logger *zap.Logger) *zap.Logger {
 }
 
 func (s *Store) connect(c Config, logger *zap.Logger) error {
+	security := config.NewSecurity(c.TLS.CA, c.TLS.Cert, c.TLS.Key, nil)
+	secure, err := security.ToTLSConfig()
+	if err != nil {
+		return err
+	}
+	if err := reach(s.life, c.PD, secure); err != nil {
+		return err
+	}
 	pdc, err := pd.NewClientWithContext(s.life, c.PD,
 		pd.SecurityOption{CAPath: c.TLS.CA, CertPath: c.TLS.Cert, KeyPath: c.TLS.Key},
 		pd.WithCustomTimeoutOption(pdTimeout), pd.WithGRPCDialOptions(
@@ -86,28 +94,26 @@ func (s *Store) connect(c Config, logger *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(c, pdc, logger); err != nil {
+	safe, err := newSafePoint(s.life, c.PD, secure, logger)
+	if err != nil {
 		pdc.Close()
+		return err
+	}
+	if err := s.start(pdc, safe, security); err != nil {
+		pdc.Close()
+		_ = safe.Close()
 		return err
 	}
 	return nil
 }
 
-func (s *Store) start(c Config, pdc pd.Client, logger *zap.Logger) error {
-	security := config.NewSecurity(c.TLS.CA, c.TLS.Cert, c.TLS.Key, nil)
-	tls, err := security.ToTLSConfig()
-	if err != nil {
-		return err
-	}
-	if s.safe, err = newSafePoint(s.life, c.PD, tls, logger); err != nil {
-		return err
-	}
+func (s *Store) start(pdc pd.Client, safe *safePoint, security config.Security) (err error) {
+	s.safe = safe
 	codec := client.NewCodecPDClient(client.ModeTxn, pdc)
 	rpc := client.NewRPCClient(client.WithSecurity(security), client.WithCodec(codec.GetCodec()))
 	name := fmt.Sprintf("tikv-%d", pdc.GetClusterID(s.life))
-	if s.client, err = client.NewKVStore(name, codec, s.safe, rpc); err != nil {
+	if s.client, err = client.NewKVStore(name, codec, safe, rpc); err != nil {
 		_ = rpc.Close()
-		_ = s.safe.Close()
 	}
 	return err
 }
