@@ -40,9 +40,23 @@ func (d *decoder) mismatch(n *node, path, constraint string) {
 	case kindList:
 		got = "a list"
 	case kindText:
-		got = strconv.Quote(n.written)
+		got = quote(n.written)
+	}
+	if path == "" {
+		path, got = "the file", "something else"
 	}
 	d.add(path, n.line, "must be %s, got %s", constraint, got)
+}
+
+// maxShown bounds how much of a wrong value a fault repeats.
+const maxShown = 64
+
+// quote shows a text of the file.
+func quote(text string) string {
+	if len(text) > maxShown {
+		return strconv.Quote(text[:maxShown]) + "..."
+	}
+	return strconv.Quote(text)
 }
 
 func (d *decoder) value(n *node, v reflect.Value, path string) {

@@ -120,7 +120,7 @@ func TestKeysOfPartsThatDoNotExistAreRefusedByName(t *testing.T) {
 
 func TestWhatIsNotAPlainMappingIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"- 1\n":                              "1:  must be a mapping, got a list",
+		"- 1\n":                              "the file must be a mapping, got something else",
 		"http: {port: 1, port: 2}":           "mapping key",
 		"log: {level: info}\n---\na: 1":      "one document",
 		"log: &a {level: info}\n":            "log must be a plain value, got anchor",
@@ -128,6 +128,7 @@ func TestWhatIsNotAPlainMappingIsRefused(t *testing.T) {
 		"http: {port: 1":                     "not YAML",
 		"http: {port: 99999999999999999999}": "http.port must be",
 		"node: {instance: 7}":                "node.instance must be text, got 7",
+		"store: {dir: ${D}, type: local}":    "a value with ${ must be quoted",
 		"http: {port: null}":                 "http.port must be a whole number, got null",
 	} {
 		_, err := parseText(t, text, nil)

@@ -1,7 +1,5 @@
 package config
 
-import "strconv"
-
 // Role is what a process does.
 type Role string
 
@@ -22,7 +20,7 @@ func (c Config) roleFaults(role Role) []Fault {
 	}
 	if c.Store.Type == StoreLocal {
 		f.mustBe("store.type", "tikv for the "+string(role)+" process, as the local store serves one process only",
-			strconv.Quote(c.Store.Type))
+			quote(c.Store.Type))
 	}
 	if role != RoleScheduler && len(c.Peers.Scheduler) == 0 {
 		f.mustBe("peers.scheduler", "at least one address for the "+string(role)+" process", "none")

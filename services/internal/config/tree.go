@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -56,7 +57,7 @@ func (n *node) get(key string) *entry {
 func parse(text []byte) (*node, []Fault) {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, []Fault{syntaxFault(err)}
+		return nil, []Fault{syntaxFault(err, text)}
 	}
 	if len(file.Docs) > 1 && file.Docs[1].Body != nil {
 		line := file.Docs[1].Body.GetToken().Position.Line
@@ -74,7 +75,7 @@ func parse(text []byte) (*node, []Fault) {
 }
 
 // syntaxFault takes the parser's message without its excerpt of the file, which could show a secret.
-func syntaxFault(err error) Fault {
+func syntaxFault(err error, text []byte) Fault {
 	var detail yaml.Error
 	if !errors.As(err, &detail) {
 		return Fault{Problem: "the file is not YAML"}
@@ -82,6 +83,9 @@ func syntaxFault(err error) Fault {
 	f := Fault{Problem: "the file is not YAML: " + detail.GetMessage()}
 	if t := detail.GetToken(); t != nil && t.Position != nil {
 		f.Line = t.Position.Line
+	}
+	if lines := bytes.Split(text, []byte("\n")); f.Line > 0 && f.Line <= len(lines) && bytes.Contains(lines[f.Line-1], []byte("${")) {
+		f.Problem += "; within braces or brackets a value with ${ must be quoted"
 	}
 	return f
 }

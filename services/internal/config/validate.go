@@ -58,7 +58,7 @@ func (c Config) faults() []Fault {
 
 func (n Node) check(f *faults, drain time.Duration) {
 	if !slugPattern.MatchString(n.Instance) {
-		f.mustBe("node.instance", "1 to 64 of [A-Za-z0-9_-]", strconv.Quote(n.Instance))
+		f.mustBe("node.instance", "1 to 64 of [A-Za-z0-9_-]", quote(n.Instance))
 	}
 	f.duration("node.shutdown_timeout_ms", n.ShutdownTimeout, time.Second, 10*time.Minute)
 	if least := drain + RunnerAcknowledge; n.ShutdownTimeout < least {
@@ -75,7 +75,7 @@ func (h HTTP) check(f *faults) {
 	f.between("http.max_body_bytes", h.MaxBodyBytes, 1, 64<<20)
 	f.oneOf("http.routing", h.Routing, RoutingPath, RoutingTenantPath)
 	if !prefixPattern.MatchString(h.Prefix) {
-		f.mustBe("http.prefix", `"/" or segments of [A-Za-z0-9._~-], each with a slash before it`, strconv.Quote(h.Prefix))
+		f.mustBe("http.prefix", `"/" or segments of [A-Za-z0-9._~-], each with a slash before it`, quote(h.Prefix))
 	}
 	f.duration("http.header_timeout_ms", h.HeaderTimeout, 100*time.Millisecond, 10*time.Minute)
 	f.duration("http.body_timeout_ms", h.BodyTimeout, 100*time.Millisecond, time.Hour)
@@ -113,7 +113,7 @@ func (d Dispatch) check(f *faults) {
 func (l TenantLimits) check(f *faults, tenant string) {
 	path := join("dispatch.tenants", tenant)
 	if !slugPattern.MatchString(tenant) {
-		f.mustBe(path, `a tenant's id or "default"`, strconv.Quote(tenant))
+		f.mustBe(path, `a tenant's id or "default"`, quote(tenant))
 	}
 	f.optional(path+".max_inflight", l.MaxInflight, 1, 1_000_000)
 	if l.MaxInflightBytes != nil {
@@ -193,7 +193,7 @@ func (f *faults) duration(key string, got, least, most time.Duration) {
 
 func (f *faults) oneOf(key, got string, allowed ...string) {
 	if !slices.Contains(allowed, got) {
-		f.mustBe(key, "one of "+list(allowed), strconv.Quote(got))
+		f.mustBe(key, "one of "+list(allowed), quote(got))
 	}
 }
 
@@ -207,7 +207,7 @@ func list(words []string) string {
 
 func (f *faults) ip(key, got string) {
 	if _, err := netip.ParseAddr(got); err != nil {
-		f.mustBe(key, "an IP address", strconv.Quote(got))
+		f.mustBe(key, "an IP address", quote(got))
 	}
 }
 
@@ -215,7 +215,7 @@ func (f *faults) address(key, got string) {
 	_, port, err := net.SplitHostPort(got)
 	number, numberErr := strconv.Atoi(port)
 	if err != nil || numberErr != nil || number < 0 || number > 65535 {
-		f.mustBe(key, "host:port", strconv.Quote(got))
+		f.mustBe(key, "host:port", quote(got))
 	}
 }
 
