@@ -84,9 +84,14 @@ func (b *Batcher[In, Out]) form(w *worker[In, Out]) bool {
 	}
 }
 
-// first waits until a batch is due and takes its first chunk.
+// first waits until a batch is due and takes its first chunk. While there is
+// company it lets others run before it looks: callers who are about to come
+// would each have a batch of one otherwise. A lone caller does not pay for it.
 func (b *Batcher[In, Out]) first(w *worker[In, Out]) (more, over bool) {
 	for {
+		if b.company {
+			runtime.Gosched()
+		}
 		b.mu.Lock()
 		now := b.now()
 		if b.closed && b.queue.Buffered() == 0 {
@@ -121,15 +126,10 @@ func (b *Batcher[In, Out]) takeChunk(w *worker[In, Out], now time.Duration) bool
 	return more
 }
 
-// sleep returns at the alarm, when roused, or for no reason. Roused by the first
-// of a crowd it lets the others come first: without that a batch of one would
-// leave for each of them. A lone caller does not pay for it.
+// sleep returns at the alarm, when roused, or for no reason.
 func (b *Batcher[In, Out]) sleep(alarm, now time.Duration) {
 	if alarm == queue.Never {
 		<-b.wake
-		if b.company {
-			runtime.Gosched()
-		}
 		return
 	}
 	b.timer.Reset(alarm - now)
