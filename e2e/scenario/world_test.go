@@ -102,6 +102,7 @@ func brisk() harness.Settings {
 	return harness.Settings{
 		"scheduler.lease_ms": 1000, "scheduler.renew_ms": 300, "scheduler.runner_grace_ms": 5000,
 		"scheduler.lease_margin_ms": 1000, "dispatch.attempt_timeout_ms": 5000, "dispatch.retry.max_ms": 1000,
+		"dispatch.breaker_failures": 0,
 	}
 }
 

@@ -17,10 +17,10 @@ const (
 	drainSlots = 32
 )
 
-// drainSettings let every waiting hook be due within a second of the receiver's return.
+// drainSettings let every waiting hook be due within a second of the receiver's return: no breaker waits for its probe.
 func drainSettings() harness.Settings {
 	s := raised(drainSlots)
-	s["dispatch.retry.max_ms"] = 1000
+	s["dispatch.retry.max_ms"], s["dispatch.breaker_failures"] = 1000, 0
 	return s
 }
 
