@@ -100,11 +100,11 @@ func (s *Scheduler) Register(r grpc.ServiceRegistrar) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.serveAdmin(healthpb.HealthCheckResponse_SERVING)
 	for {
-		lease, ok := s.stand(ctx)
+		lease, began, ok := s.stand(ctx)
 		if !ok {
 			break
 		}
-		if err := s.lead(ctx, lease); err != nil && ctx.Err() == nil {
+		if err := s.lead(ctx, lease, began); err != nil && ctx.Err() == nil {
 			s.log.Warn("leadership ended", zap.Uint64("epoch", lease.Epoch), zap.Error(err))
 		}
 	}
@@ -112,8 +112,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// stand waits until the lease is this scheduler's; ok is false when the context is cancelled.
-func (s *Scheduler) stand(ctx context.Context) (lease store.Lease, ok bool) {
+// stand waits until the lease is this scheduler's, and tells when it began to take it; ok is false when the context is
+// cancelled.
+func (s *Scheduler) stand(ctx context.Context) (lease store.Lease, began time.Time, ok bool) {
 	var seen store.Lease
 	var since time.Time
 	for first := true; ctx.Err() == nil; first = false {
@@ -131,17 +132,18 @@ func (s *Scheduler) stand(ctx context.Context) (lease store.Lease, ok bool) {
 		if free := now.Holder == [16]byte{}; !free && !s.cfg.Exclusive && time.Since(since) < s.cfg.Lease+s.cfg.Renew {
 			continue
 		}
+		began := time.Now()
 		lease, err := s.within(ctx, func(ctx context.Context) (store.Lease, error) {
 			return s.deps.Store.TakeLease(ctx, now, s.id)
 		})
 		if err == nil {
-			return lease, true
+			return lease, began, true
 		}
 		if !errors.Is(err, store.ErrLeaseChanged) {
 			s.log.Warn("leader lease not taken", zap.Error(err))
 		}
 	}
-	return lease, false
+	return lease, began, false
 }
 
 // within bounds one call about the lease by the time in which it must have an answer.
@@ -153,17 +155,16 @@ func (s *Scheduler) within(ctx context.Context, call func(context.Context) (stor
 
 // lead runs one term, from the fence to its end. The term ends when the lease could not be renewed in time, when a later
 // leader has fenced it, or when the context is cancelled: then the lease is given back.
-func (s *Scheduler) lead(ctx context.Context, lease store.Lease) error {
-	began := time.Now()
+func (s *Scheduler) lead(ctx context.Context, lease store.Lease, began time.Time) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &renewal{scheduler: s, lease: lease, valid: began}
+	r := s.newRenewal(lease, began)
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
 		cancel(r.run(ctx))
 	}()
-	err := s.serve(ctx, cancel, lease)
+	err := s.serve(ctx, cancel, r)
 	cancel(err)
 	<-renewed
 	if !errors.Is(context.Cause(ctx), store.ErrDeposed) && !errors.Is(context.Cause(ctx), store.ErrLeaseChanged) {
@@ -181,16 +182,16 @@ func (s *Scheduler) resign(lease store.Lease) {
 }
 
 // serve fences what came before and runs the term.
-func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, lease store.Lease) error {
-	leader, err := s.deps.Store.Lead(ctx, lease, store.LeaderOptions{History: s.cfg.History})
+func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, r *renewal) error {
+	leader, err := s.deps.Store.Lead(ctx, r.taken, store.LeaderOptions{History: s.cfg.History})
 	if err != nil {
 		return err
 	}
-	t, err := s.newTerm(ctx, end, leader)
+	t, err := s.newTerm(ctx, end, leader, r.valid)
 	if err != nil {
 		return err
 	}
-	s.log.Info("leading", zap.Uint64("epoch", lease.Epoch))
+	s.log.Info("leading", zap.Uint64("epoch", leader.Epoch()))
 	s.term.Store(t)
 	s.serving(true)
 	err = t.run(ctx)
@@ -203,23 +204,40 @@ func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, leas
 // errLeaseLapsed: the lease was not renewed in time.
 var errLeaseLapsed = errors.New("leader lease lapsed")
 
-// renewal keeps the lease. valid is when the last renewal that succeeded began: what a standby counts from is later.
+// renewal keeps the lease.
 type renewal struct {
 	scheduler *Scheduler
-	lease     store.Lease
-	valid     time.Time
+	taken     store.Lease // as the term began
+	lease     store.Lease // as it was last renewed; run owns it
+	began     time.Time
+	// until is when the lease lapses, counted from began: the last renewal that succeeded began one lease before. What a
+	// standby counts from is later.
+	until atomic.Int64
 }
 
+func (s *Scheduler) newRenewal(lease store.Lease, began time.Time) *renewal {
+	r := &renewal{scheduler: s, taken: lease, lease: lease, began: began}
+	r.until.Store(int64(s.cfg.Lease))
+	return r
+}
+
+// valid says whether nobody else can lead yet.
+func (r *renewal) valid() bool { return r.left() > 0 }
+
+func (r *renewal) left() time.Duration { return time.Duration(r.until.Load()) - time.Since(r.began) }
+
+// run renews until the lease has lapsed or is another's.
 func (r *renewal) run(ctx context.Context) error {
-	for sleep(ctx, r.scheduler.cfg.Renew) {
-		began := time.Now()
+	for sleep(ctx, min(r.scheduler.cfg.Renew, r.left())) {
+		began := time.Since(r.began)
 		lease, err := r.renew(ctx)
 		switch {
 		case err == nil:
-			r.lease, r.valid = lease, began
+			r.lease = lease
+			r.until.Store(int64(began + r.scheduler.cfg.Lease))
 		case errors.Is(err, store.ErrLeaseChanged):
 			return err
-		case time.Since(r.valid) >= r.scheduler.cfg.Lease:
+		case !r.valid():
 			return fmt.Errorf("%w: %w", errLeaseLapsed, err)
 		}
 	}
@@ -228,7 +246,7 @@ func (r *renewal) run(ctx context.Context) error {
 
 // renew has until the lease lapses, and no longer.
 func (r *renewal) renew(ctx context.Context) (store.Lease, error) {
-	ctx, cancel := context.WithDeadline(ctx, r.valid.Add(r.scheduler.cfg.Lease))
+	ctx, cancel := context.WithTimeout(ctx, r.left())
 	defer cancel()
 	return r.scheduler.deps.Store.RenewLease(ctx, r.lease)
 }

@@ -22,6 +22,7 @@ type term struct {
 	leader    *store.Leader
 	log       *zap.Logger
 	end       context.CancelCauseFunc
+	valid     func() bool // nobody else can lead yet
 	done      <-chan struct{}
 	clock     clock
 	events    chan event
@@ -49,7 +50,9 @@ const maxReads = 16
 // eventQueue bounds the events that wait for the loop: streams block beyond it.
 const eventQueue = 1024
 
-func (s *Scheduler) newTerm(ctx context.Context, end context.CancelCauseFunc, leader *store.Leader) (*term, error) {
+func (s *Scheduler) newTerm(
+	ctx context.Context, end context.CancelCauseFunc, leader *store.Leader, valid func() bool,
+) (*term, error) {
 	since := time.Now()
 	now, err := s.deps.Store.Now(ctx)
 	if err != nil {
@@ -60,7 +63,7 @@ func (s *Scheduler) newTerm(ctx context.Context, end context.CancelCauseFunc, le
 		return nil, err
 	}
 	t := &term{
-		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, done: ctx.Done(),
+		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, valid: valid, done: ctx.Done(),
 		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
 		conns: make(map[core.RunnerID]*runnerConn), hub: newHub(now), streams: newVisitors(),
 	}

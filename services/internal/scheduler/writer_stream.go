@@ -41,6 +41,8 @@ func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequ
 	return t.streamEnd(ctx, received, sent)
 }
 
+// hear takes what a writer names. It acknowledges only within the lease: rows that were named then were committed before
+// any later leader counts what there is, and are found by it; later ones it alone must be told of.
 func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse], acks *acks) error {
 	for {
 		m, err := stream.Recv()
@@ -56,6 +58,10 @@ func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, di
 			groups[i] = core.Group{Partition: g.Partition, Key: g.Key, Start: g.Start, Hooks: g.Hooks}
 		}
 		took := func(c *core.Core, now hook.Timestamp) {
+			if !t.valid() {
+				t.end(errLeaseLapsed)
+				return
+			}
 			c.Notified(now, groups)
 			for _, b := range committed.Backlogs {
 				c.Backlog(now, b.Partition, b.Key, b.From, 0)
