@@ -322,6 +322,18 @@ func TestL11_AfterAnUnknownFateTheRetryFindsTheFirst(t *testing.T) {
 	require.Equal(t, first, r.ID)
 }
 
+func TestAnUnknownFateStaysUnknownWhateverElseTheErrorSays(t *testing.T) {
+	for _, cause := range []error{
+		fmt.Errorf("%w: %w", kv.ErrUndetermined, kv.ErrUnavailable), fmt.Errorf("%w: %w", kv.ErrUnavailable, kv.ErrUndetermined),
+		context.DeadlineExceeded, errors.New("unheard of"),
+	} {
+		b := setUp(t, accept.Default(), plain("default", "a"))
+		b.writer.fail(func([]store.Incoming) error { return cause })
+		b.post(t.Context(), "a", "x")
+		require.Len(t, b.notifier.uncertain, 1, cause)
+	}
+}
+
 func TestARefusedCommitLeavesNoDoubt(t *testing.T) {
 	b := setUp(t, accept.Default(), plain("default", "a"))
 	for _, cause := range []error{kv.ErrUnavailable, kv.ErrBound, kv.ErrConflict, kv.ErrTooLarge} {

@@ -95,9 +95,6 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, path string) acce
 	if err != nil {
 		return h.acceptor.Refuse(h.unread(err))
 	}
-	if err := pace.over(); err != nil {
-		return h.acceptor.Refuse(accept.Result{Kind: accept.BodyReadFailed, Reason: "connection lost", Err: err})
-	}
 	return h.acceptor.Accept(r.Context(), target, headers, body.Bytes, time.Now())
 }
 

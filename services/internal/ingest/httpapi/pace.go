@@ -13,11 +13,11 @@ import (
 // window is the time over which the rate of a body is judged.
 const window = 5 * time.Second
 
-// firstBody is the time after the headers within which the first of a body must come; a commit that begins within it
-// ends within it.
+// firstBody is the time after the headers within which the first of a body must come.
 const firstBody = 30 * time.Second
 
-// pace holds a body that does not come at once to its deadline and its lowest rate, by deadlines of the connection.
+// pace holds a body that does not come at once to its deadline and its lowest rate, by deadlines of the connection. The
+// server lifts the last of them when the body has been read, so that none ends the wait for the commit.
 type pace struct {
 	config *Config
 	writer http.ResponseWriter
@@ -44,14 +44,6 @@ func (p *pace) progress(n int) error {
 		}
 	}
 	return http.NewResponseController(p.writer).SetReadDeadline(p.end)
-}
-
-// over lifts the deadline from the connection, so that it does not end the wait for the commit.
-func (p *pace) over() error {
-	if p.until.IsZero() {
-		return nil
-	}
-	return http.NewResponseController(p.writer).SetReadDeadline(time.Time{})
 }
 
 // unread says why a body could not be read.

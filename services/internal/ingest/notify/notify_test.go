@@ -279,6 +279,23 @@ func TestManyCommitsShareAMessageWhileTheLeaderIsBusy(t *testing.T) {
 	})
 }
 
+func TestALeaderThatIsSlowToAcknowledgeGetsNoMoreThanAWindowOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		r.leader.set(false, true)
+		time.Sleep(time.Second)
+		for range 200 {
+			r.Committed([]store.Group{group(key(0), 5, 1)})
+			time.Sleep(time.Millisecond)
+		}
+		require.Len(t, r.leader.told().messages, 64)
+		r.leader.set(false, false)
+		drained(t, r)
+		require.Len(t, r.leader.told().hooks, 200)
+	})
+}
+
 func TestWhatIsNotAcknowledgedIsSentAgainToTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setUp(t)
