@@ -11,7 +11,7 @@ import (
 )
 
 // HTTP is a part that serves a listener. Stopped, it takes no new connection and lets the requests that it has end for
-// at most drain; then it cancels the contexts of the rest and closes their connections, which is no error, and returns
+// at most drain; then it closes the connections of the rest and cancels their contexts, which is no error, and returns
 // when their handlers have returned. It owns the listener, and the server's BaseContext.
 func HTTP(name string, server *http.Server, l net.Listener, drain time.Duration) Part {
 	return Part{Name: name, Run: func(ctx context.Context) error {
@@ -33,8 +33,8 @@ func HTTP(name string, server *http.Server, l net.Listener, drain time.Duration)
 		draining, stop := context.WithTimeout(base, drain)
 		defer stop()
 		if server.Shutdown(draining) != nil {
-			cancel()
 			_ = server.Close() // only the listener's error, and it is closed
+			cancel()
 		}
 		err := <-ended
 		handlers.wait()
