@@ -4,7 +4,7 @@
 # nothing. LIMIT is the time in seconds that one search may take.
 set -u
 cd "$(dirname "$0")" || exit 2
-LIMIT=${LIMIT:-300}
+LIMIT=${LIMIT:-600}
 for tool in spin gcc timeout; do
 	command -v "$tool" >/dev/null || { echo "model: $tool is not installed (Debian: apt-get install spin gcc)" >&2; exit 2; }
 done
@@ -43,7 +43,7 @@ expect holds "group commit, lane"   -DWAIT=0
 expect holds "wait, lane"           -DWAIT=1 -DCLOSES=3
 expect holds "wait, no lane"        -DWAIT=1 -DCLOSES=3 -DLANED=0
 expect holds "bound of two"         -DWAIT=1 -DBOUND=2
-expect holds "three workers"        -DWORKERS=3 -DWAIT=1 -DLANED=2
+expect holds "three workers"        -DWORKERS=3 -DWAIT=1 -DHORIZON=0 -DCLOSES=1
 expect holds "four callers"         -DCALLERS=4 -DBOUND=4 -DHORIZON=0 -DWAIT=1
 
 expect found "without admission lock"        -DWITHOUT_ADMISSION_LOCK
