@@ -29,25 +29,29 @@ type breaker struct {
 }
 
 // pace bounds the attempts of a key at once, below its cap. A key that begins gently doubles its limit per success; one
-// that was throttled gets one more per successesPerStep.
+// that was throttled gets one more per successesPerStep. Attempts that had begun before say nothing about it.
 type pace struct {
 	limit     int // 0 is none
 	gentle    bool
 	successes int
+	since     uint64 // the last lease before the pace was set
 }
 
 const successesPerStep = 20
 
 // begin makes the key start with one attempt.
-func (p *pace) begin() { *p = pace{limit: 1, gentle: true} }
+func (c *Core) begin(k *sinkKey) { k.pace = pace{limit: 1, gentle: true, since: c.nextLease} }
 
 // halve bounds the key to half of what it ran.
-func (p *pace) halve(running int) {
-	if p.limit > 0 {
-		running = min(running, p.limit)
+func (c *Core) halve(k *sinkKey, running int) {
+	if k.pace.limit > 0 {
+		running = min(running, k.pace.limit)
 	}
-	*p = pace{limit: max(1, running/2)}
+	k.pace = pace{limit: max(1, running/2), since: c.nextLease}
 }
+
+// paced says whether an attempt began under the pace that its key has now.
+func (c *Core) paced(cl *claim) bool { return cl.ref.Epoch == c.epoch && cl.ref.ID > cl.key.pace.since }
 
 // succeed lets the key run more, and ends the bound at its cap.
 func (p *pace) succeed(most int) {
@@ -62,7 +66,7 @@ func (p *pace) succeed(most int) {
 		p.limit, p.successes = p.limit+1, 0
 	}
 	if p.limit >= most {
-		*p = pace{}
+		*p = pace{since: p.since}
 	}
 }
 
@@ -101,14 +105,16 @@ func (c *Core) judge(cl *claim, o *hook.Outcome) {
 	switch o.Class {
 	case hook.Delivered:
 		c.answered(k, probe)
-		k.pace.succeed(c.most())
+		if c.paced(cl) {
+			k.pace.succeed(c.most())
+		}
 	case hook.Permanent, hook.PermanentConfig:
 		if probe {
 			c.answered(k, probe)
 		}
 	case hook.Transient, hook.Throttled, hook.TimedOut:
 		c.failed(k, probe)
-		c.throttled(k, o)
+		c.throttled(cl, o)
 	}
 	c.update(k)
 }
@@ -116,11 +122,38 @@ func (c *Core) judge(cl *claim, o *hook.Outcome) {
 func (c *Core) answered(k *sinkKey, probe bool) {
 	k.breaker.failures = 0
 	if probe && k.breaker.state == halfOpen {
-		k.breaker = breaker{}
-		k.pace.begin()
+		c.shutBreaker(k)
+	}
+}
+
+// shutBreaker closes the breaker of a key, which begins gently.
+func (c *Core) shutBreaker(k *sinkKey) {
+	if k.breaker.state != closed {
 		c.opened--
 		c.breakerEvent(k, hook.EventBreakerClosed)
 	}
+	k.breaker = breaker{}
+	c.begin(k)
+}
+
+// release ends the pause of a key, and closes its breaker.
+func (c *Core) release(k *sinkKey) {
+	if k.parked == 0 && k.breaker.state == closed {
+		return
+	}
+	k.parked = 0
+	c.shutBreaker(k)
+	c.update(k)
+	c.retire(k)
+}
+
+// period is how long a breaker stays open that has opened a number of times in a row before.
+func (b Breakers) period(opens int) time.Duration {
+	period := b.Open
+	for ; opens > 0 && period < b.MaxOpen; opens-- {
+		period *= 2
+	}
+	return min(period, b.MaxOpen)
 }
 
 func (c *Core) failed(k *sinkKey, probe bool) {
@@ -134,23 +167,24 @@ func (c *Core) failed(k *sinkKey, probe bool) {
 		c.opened++
 	}
 	b.state = open
-	period := c.cfg.Breakers.MaxOpen
-	if b.opens < 32 {
-		period = min(period, c.cfg.Breakers.Open<<b.opens)
-	}
 	b.opens++
 	c.breakerEvent(k, hook.EventBreakerOpened)
-	c.park(k, c.now.Add(period))
+	c.park(k, c.now.Add(c.cfg.Breakers.period(b.opens-1)))
 }
 
 // throttled leaves a destination that asked for a pause alone until then, and runs at half of what it ran from there.
-func (c *Core) throttled(k *sinkKey, o *hook.Outcome) {
-	wait := min(o.RetryAfter, k.policy().MaxRetryAfter)
-	if o.Class != hook.Throttled || wait <= 0 {
+// A burst of such answers is one wish.
+func (c *Core) throttled(cl *claim, o *hook.Outcome) {
+	if o.Class != hook.Throttled {
 		return
 	}
-	k.pace.halve(k.running + 1)
-	c.park(k, max(k.parked, c.now.Add(wait)))
+	k := cl.key
+	if c.paced(cl) {
+		c.halve(k, k.running+1)
+	}
+	if wait := min(o.RetryAfter, k.policy().MaxRetryAfter); wait > 0 {
+		c.park(k, max(k.parked, c.now.Add(wait)))
+	}
 }
 
 func (c *Core) breakerEvent(k *sinkKey, kind hook.EventKind) {
@@ -166,6 +200,12 @@ func (c *Core) park(k *sinkKey, until hook.Timestamp) {
 	k.parked = until
 	for cl := k.pop(); cl != nil; cl = k.pop() {
 		c.leave(cl)
+	}
+	for _, w := range []*window{&c.window, &k.tenant.window} {
+		if cl := w.next; cl != nil && cl.key == k {
+			c.unqueue(cl)
+			c.leave(cl)
+		}
 	}
 	c.update(k)
 	for _, b := range k.backlogs {
@@ -190,17 +230,10 @@ func (c *Core) unpark(k *sinkKey, until hook.Timestamp) {
 // Revised closes the breakers of a source's keys and ends their pauses: whoever changed it wants to see it tried.
 func (c *Core) Revised(now hook.Timestamp, sourceID string) {
 	c.advance(now)
-	for _, k := range c.keys {
-		if k.id.SourceID != sourceID || k.parked == 0 && k.breaker.state == closed {
-			continue
+	for _, k := range c.sortedKeys() {
+		if k.id.SourceID == sourceID {
+			c.release(k)
 		}
-		if k.breaker.state != closed {
-			c.opened--
-			c.breakerEvent(k, hook.EventBreakerClosed)
-		}
-		k.breaker, k.parked = breaker{}, 0
-		k.pace.begin()
-		c.update(k)
 	}
 }
 
@@ -208,12 +241,19 @@ func (c *Core) Revised(now hook.Timestamp, sourceID string) {
 // every row's horizon runs from its due time, so that the order of the rows is that of their ends.
 func (c *Core) watchHorizon(b *backlog) {
 	horizon := b.key.policy().Horizon
-	if !b.open || b.watched || horizon <= 0 {
+	if !b.open || horizon <= 0 {
 		return
 	}
-	b.watched = true
-	c.timers.add(b.from.Add(horizon), func(c *Core) {
-		b.watched = false
+	at := b.from.Add(horizon) + 1
+	if b.watched != 0 && b.watched <= at {
+		return
+	}
+	b.watched = at
+	c.timers.add(at, func(c *Core) {
+		if b.watched != at {
+			return
+		}
+		b.watched = 0
 		if b.key.parked != 0 && b.open && !b.scanning {
 			b.sweeping = true
 			c.update(b.key)
@@ -231,7 +271,7 @@ func (c *Core) sweep(b *backlog, d *hook.Delivery) bool {
 	cl := c.hold(d.Row, ready)
 	c.see(b, cl)
 	cl.Delivery = *d
-	c.enwindow(cl)
+	c.enwindowAs(cl, 0) // nobody reads its body
 	c.expire(cl)
 	return true
 }

@@ -17,6 +17,8 @@ const (
 	reading state = iota + 1
 	// ready: claimed, waits for a slot.
 	ready
+	// next: its windows have no room for its bytes yet; not claimed. See window.next.
+	next
 	// leased: a runner has it.
 	leased
 	// settling: its end is being committed.
@@ -46,8 +48,8 @@ type claim struct {
 	attempt  uint32
 	leasedAt hook.Timestamp
 	deadline hook.Timestamp
-	prev     *claim
-	next     *claim
+	before   *claim // in the list of leases
+	behind   *claim
 
 	adopted *adoption
 	// late is a success that an earlier lease of the delivery reported.
@@ -89,8 +91,10 @@ func (c *Core) forget(cl *claim) {
 	c.retire(cl.key)
 }
 
-func (c *Core) enwindow(cl *claim) {
-	cl.windowed, cl.size = true, int64(cl.Size)
+func (c *Core) enwindow(cl *claim) { c.enwindowAs(cl, int64(cl.Size)) }
+
+func (c *Core) enwindowAs(cl *claim, size int64) {
+	cl.windowed, cl.size = true, size
 	c.window.add(cl.size)
 	cl.key.tenant.window.add(cl.size)
 }
@@ -108,6 +112,52 @@ func (c *Core) unwindow(cl *claim) {
 // fits says whether a row of the key can be claimed by size.
 func (c *Core) fits(k *sinkKey, size int64) bool {
 	return c.window.fits(size) && k.tenant.window.fits(size)
+}
+
+// queueUp has a row that found no room be the next that its window claims; false where another one is.
+func (c *Core) queueUp(cl *claim) bool {
+	w := &c.window
+	if !cl.key.tenant.window.fits(int64(cl.Size)) {
+		w = &cl.key.tenant.window
+	}
+	if w.next != nil {
+		return false
+	}
+	w.next, cl.state = cl, next
+	c.place(cl.key.tenant)
+	return true
+}
+
+// letIn claims the rows that were next, where there is room for them by now.
+func (c *Core) letIn() {
+	for c.window.ready() {
+		c.admit(&c.window)
+	}
+	for c.admitting.n > 0 {
+		c.admit(&c.admitting.next().window)
+	}
+}
+
+// unqueue takes a row out of the windows that it is the next of.
+func (c *Core) unqueue(cl *claim) {
+	for _, w := range []*window{&c.window, &cl.key.tenant.window} {
+		if w.next == cl {
+			w.next = nil
+		}
+	}
+	c.place(cl.key.tenant)
+}
+
+func (c *Core) admit(w *window) {
+	cl := w.next
+	c.unqueue(cl)
+	switch {
+	case c.fits(cl.key, int64(cl.Size)):
+		c.enwindow(cl)
+		c.bind(cl, nil)
+	case !c.queueUp(cl):
+		c.leave(cl)
+	}
 }
 
 // room is the number of rows of the tenant that could be claimed.

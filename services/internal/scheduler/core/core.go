@@ -73,14 +73,16 @@ type Core struct {
 	window  window
 	running int
 
-	runnable ring[*tenant] // a key of theirs could start an attempt
-	hungry   ring[*tenant] // a key of theirs has rows to scan
-	stalled  []*sinkKey    // no runner takes their type now
+	runnable  ring[*tenant] // a key of theirs could start an attempt
+	hungry    ring[*tenant] // a key of theirs has rows to scan
+	admitting ring[*tenant] // their window has room for the row that is next by now
+	stalled   []*sinkKey    // no runner takes their type now
 
 	runners   map[RunnerID]*runner
 	slots     int // of all connected runners
 	credit    ring[*runner]
 	nextLease uint64
+	nextKey   uint64
 	leases    list // by deadline
 
 	reads    reads
@@ -114,6 +116,13 @@ func New(cfg Config, t Term, random func() float64) *Core {
 func (c *Core) Configure(now hook.Timestamp, cfg Config) {
 	c.advance(now)
 	c.cfg = cfg
+	if cfg.Breakers.Failures == 0 {
+		for _, k := range c.sortedKeys() {
+			if k.breaker.state != closed {
+				c.release(k)
+			}
+		}
+	}
 	c.window.maxRows, c.window.maxBytes = cfg.MaxInflight, cfg.MaxInflightBytes
 	for _, t := range c.tenants {
 		c.limit(t)
@@ -141,6 +150,7 @@ func (c *Core) Tick(now hook.Timestamp) {
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
 // and scans that have room. The caller owns them.
 func (c *Core) Take() Effects {
+	c.letIn()
 	c.dispatch()
 	c.scan()
 	out := c.out
@@ -153,7 +163,7 @@ func (c *Core) Take() Effects {
 func (c *Core) beginGently() {
 	for _, k := range c.keys {
 		if k.running == 0 {
-			k.pace.begin()
+			c.begin(k)
 		}
 	}
 }

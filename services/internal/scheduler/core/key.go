@@ -1,7 +1,9 @@
 package core
 
 import (
+	"cmp"
 	"container/heap"
+	"slices"
 
 	"ankusa.dev/services/internal/hook"
 )
@@ -17,11 +19,13 @@ type tenant struct {
 	behind      ring[*backlog] // backlogs that can be scanned
 	runnable    node[*tenant]
 	hungry      node[*tenant]
+	admitting   node[*tenant]
 }
 
 // sinkKey is one sink of one source for one tenant. It goes when nothing of it is claimed, waiting or left in the store.
 type sinkKey struct {
 	id       hook.SinkKey
+	number   uint64 // in order of creation
 	tenant   *tenant
 	queue    queue // claimed, waiting for a slot
 	running  int
@@ -48,8 +52,8 @@ type backlog struct {
 	// wake is when the first row that is not due yet becomes due; zero for none.
 	wake      hook.Timestamp
 	scanning  bool
-	sweeping  bool // scanned only for rows past their horizon, since the key is parked
-	watched   bool
+	sweeping  bool           // scanned only for rows past their horizon, since the key is parked
+	watched   hook.Timestamp // when a sweep begins, if the key is parked then; zero for none
 	behind    node[*backlog]
 	unsettled dueHeap
 	// need is the number of rows that the counters promised when the backlog was opened from a position; passed counts
@@ -62,7 +66,7 @@ func (c *Core) tenant(id string) *tenant {
 	t, ok := c.tenants[id]
 	if !ok {
 		t = &tenant{id: id}
-		t.runnable.value, t.hungry.value = t, t
+		t.runnable.value, t.hungry.value, t.admitting.value = t, t, t
 		c.tenants[id] = t
 		c.limit(t)
 	}
@@ -98,7 +102,8 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 	if !ok {
 		t := c.tenant(id.Tenant)
 		t.keys++
-		k = &sinkKey{id: id, tenant: t}
+		c.nextKey++
+		k = &sinkKey{id: id, number: c.nextKey, tenant: t}
 		k.ready.value = k
 		c.keys[id] = k
 	}
@@ -126,6 +131,7 @@ func (c *Core) retire(k *sinkKey) {
 	if k.tenant.keys--; k.tenant.keys == 0 {
 		c.runnable.remove(&k.tenant.runnable)
 		c.hungry.remove(&k.tenant.hungry)
+		c.admitting.remove(&k.tenant.admitting)
 		delete(c.tenants, k.tenant.id)
 	}
 }
@@ -214,11 +220,22 @@ func (c *Core) update(k *sinkKey) {
 func (c *Core) place(t *tenant) {
 	c.runnable.set(&t.runnable, t.ready.n > 0 && t.running < c.allowed(t))
 	c.hungry.set(&t.hungry, t.behind.n > 0 && t.window.room() > 0)
+	c.admitting.set(&t.admitting, t.window.ready())
 }
 
 // settleRings places every tenant anew, after a change of the settings or of the slots.
 func (c *Core) settleRings() {
-	for _, k := range c.keys {
+	for _, k := range c.sortedKeys() {
 		c.update(k)
 	}
+}
+
+// sortedKeys is all keys in order of creation, so that equal events have equal effects.
+func (c *Core) sortedKeys() []*sinkKey {
+	keys := make([]*sinkKey, 0, len(c.keys))
+	for _, k := range c.keys {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b *sinkKey) int { return cmp.Compare(a.number, b.number) })
+	return keys
 }

@@ -76,6 +76,9 @@ func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 		c.conclude(cl, *o)
 	case ready:
 		c.conclude(cl, *o)
+	case next:
+		c.unqueue(cl)
+		c.conclude(cl, *o)
 	case waiting:
 		c.waiting--
 		c.conclude(cl, *o)

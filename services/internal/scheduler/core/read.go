@@ -60,7 +60,7 @@ func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, fr
 	if rows > 0 {
 		c.expect(b, rows)
 		if b.key.running == 0 {
-			b.key.pace.begin()
+			c.begin(b.key)
 		}
 	}
 	c.lower(b, from)
@@ -173,21 +173,28 @@ func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
 // take claims a row as the store has it.
 func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
 	cl.Delivery = *d
-	if !c.fits(cl.key, int64(d.Size)) {
-		c.unsee(cl)
-		c.lower(cl.key.backlog(cl.Partition), d.Due)
-		c.forget(cl)
-		return
+	c.source(cl.key, sources)
+	switch {
+	case cl.late != nil: // it has ended, and needs no room
+		c.bind(cl, nil)
+	case c.fits(cl.key, int64(d.Size)):
+		c.enwindow(cl)
+		c.bind(cl, nil)
+	case !c.queueUp(cl):
+		c.leave(cl)
 	}
-	c.enwindow(cl)
-	c.bind(cl, sources)
+}
+
+// source keeps what a read said of the key's source.
+func (c *Core) source(k *sinkKey, sources map[string]Source) {
+	if s, ok := sources[k.id.SourceID]; ok {
+		k.source = s
+	}
 }
 
 // bind checks a claimed row against its source as it is now, and queues it.
 func (c *Core) bind(cl *claim, sources map[string]Source) {
-	if s, ok := sources[cl.Key.SourceID]; ok {
-		cl.key.source = s
-	}
+	c.source(cl.key, sources)
 	if late := cl.late; late != nil {
 		cl.late = nil
 		c.conclude(cl, *late)

@@ -71,33 +71,33 @@ func (l *list) first() *claim { return l.head }
 func (l *list) insert(c *claim) {
 	at := l.tail
 	for at != nil && at.deadline > c.deadline {
-		at = at.prev
+		at = at.before
 	}
-	c.prev = at
+	c.before = at
 	if at == nil {
-		c.next, l.head = l.head, c
+		c.behind, l.head = l.head, c
 	} else {
-		c.next, at.next = at.next, c
+		c.behind, at.behind = at.behind, c
 	}
-	if c.next == nil {
+	if c.behind == nil {
 		l.tail = c
 	} else {
-		c.next.prev = c
+		c.behind.before = c
 	}
 }
 
 func (l *list) remove(c *claim) {
-	if c.prev == nil {
-		l.head = c.next
+	if c.before == nil {
+		l.head = c.behind
 	} else {
-		c.prev.next = c.next
+		c.before.behind = c.behind
 	}
-	if c.next == nil {
-		l.tail = c.prev
+	if c.behind == nil {
+		l.tail = c.before
 	} else {
-		c.next.prev = c.prev
+		c.behind.before = c.before
 	}
-	c.prev, c.next = nil, nil
+	c.before, c.behind = nil, nil
 }
 
 // queue is first in, first out, with a way back to the front.

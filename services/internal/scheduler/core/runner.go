@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"ankusa.dev/services/internal/hook"
@@ -21,6 +23,18 @@ type runner struct {
 
 // room says whether the runner can be given one more attempt.
 func (r *runner) room() bool { return r.connected && !r.leaving && r.running < r.slots }
+
+// held is the claims that the runner has, in the order of their leases.
+func (r *runner) held() []*claim {
+	held := make([]*claim, 0, len(r.leases))
+	for _, cl := range r.leases {
+		held = append(held, cl)
+	}
+	slices.SortFunc(held, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.ref.Epoch, b.ref.Epoch), cmp.Compare(a.ref.ID, b.ref.ID))
+	})
+	return held
+}
 
 // Hello is what a runner says when it connects.
 type Hello struct {
@@ -58,8 +72,8 @@ func (c *Core) Joined(now hook.Timestamp, id RunnerID, h Hello) {
 		known[h.Reports[i].Lease] = true
 		c.report(r, &h.Reports[i])
 	}
-	for ref, cl := range r.leases {
-		if !known[ref] {
+	for _, cl := range slices.Backward(r.held()) {
+		if !known[cl.ref] {
 			c.retract(cl)
 		}
 	}
@@ -115,9 +129,7 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	}
 	cl.Delivery = *f.Delivery
 	c.enwindow(cl)
-	if s, ok := sources[cl.Key.SourceID]; ok {
-		cl.key.source = s
-	}
+	c.source(cl.key, sources)
 	cl.attempt = a.attempt
 	if a.outcome != nil {
 		cl.runner, cl.ref, cl.leasedAt = a.runner, a.ref, c.now.Add(-a.outcome.Duration)
@@ -167,7 +179,7 @@ func (c *Core) retract(cl *claim) {
 func (c *Core) Credit(now hook.Timestamp, id RunnerID, slots int) {
 	c.advance(now)
 	r := c.runners[id]
-	if r == nil || !r.connected {
+	if r == nil || !r.connected || r.leaving {
 		return
 	}
 	c.slots += slots - r.slots
@@ -188,6 +200,7 @@ func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
 	c.slots -= r.slots
 	r.slots = 0
 	c.credit.remove(&r.credit)
+	c.settleRings()
 	c.done(r)
 }
 
@@ -218,20 +231,15 @@ func (c *Core) Lost(now hook.Timestamp, id RunnerID) {
 // abandon gives a lost runner's leases up; its record goes when all of them are settled.
 func (c *Core) abandon(r *runner) {
 	r.leaving = true
-	for _, cl := range r.leases {
-		ref := cl.ref
+	for _, cl := range r.held() {
 		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
-		delete(r.leases, ref)
 	}
 	c.done(r)
 }
 
 // done forgets a runner that is gone and holds nothing.
 func (c *Core) done(r *runner) {
-	if r == nil || r.connected && !r.leaving || len(r.leases) > 0 || c.runners[r.id] != r {
-		return
-	}
-	if r.connected || !r.leaving {
+	if r == nil || r.connected || !r.leaving || len(r.leases) > 0 || c.runners[r.id] != r {
 		return
 	}
 	delete(c.runners, r.id)

@@ -10,19 +10,32 @@ func (c *Core) scan() {
 		return
 	}
 	for c.hungry.n > 0 && c.scanned < c.cfg.Batch {
-		share := max(1, c.cfg.Batch/c.hungry.n)
-		t := c.hungry.head.value
-		limit := min(share, c.cfg.Batch-c.scanned, c.room(t))
-		if limit <= 0 {
-			return
+		share := max(1, (c.cfg.Batch-c.scanned)/c.hungry.n)
+		for range c.hungry.n {
+			if !c.visit(share) {
+				return
+			}
 		}
-		c.hungry.next()
-		b := t.behind.next()
-		if b.key.breaker.state == halfOpen && !b.sweeping {
-			limit = 1
-		}
-		c.scanBacklog(t, b, limit)
 	}
+}
+
+// visit scans one key of the tenant whose turn it is, for at most its share; false when the page is dealt out.
+func (c *Core) visit(share int) bool {
+	if c.hungry.n == 0 {
+		return true
+	}
+	t := c.hungry.head.value
+	limit := min(share, c.cfg.Batch-c.scanned, c.room(t))
+	if limit <= 0 {
+		return false
+	}
+	c.hungry.next()
+	b := t.behind.next()
+	if b.key.breaker.state == halfOpen && !b.sweeping {
+		limit = 1
+	}
+	c.scanBacklog(t, b, limit)
+	return true
 }
 
 func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
@@ -80,7 +93,7 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 	case !b.key.scannable():
 		b.from, b.after = d.Due, hook.ID{}
 		return false
-	case c.room(b.key.tenant) == 0 || !c.fits(b.key, int64(d.Size)):
+	case c.room(b.key.tenant) == 0:
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	default:

@@ -4,11 +4,14 @@ package core
 type window struct {
 	rows, reserved, maxRows int
 	bytes, maxBytes         int64
+	// next is a row that found no room for its bytes. It is the next to be claimed, so that smaller rows that keep
+	// coming never pass it over for ever, and so that nobody asks the store for it again and again.
+	next *claim
 }
 
 // room is the number of rows that could still be claimed.
 func (w *window) room() int {
-	if w.bytes >= w.maxBytes {
+	if w.bytes >= w.maxBytes || w.next != nil {
 		return 0
 	}
 	return max(0, w.maxRows-w.rows-w.reserved)
@@ -18,6 +21,9 @@ func (w *window) room() int {
 func (w *window) fits(size int64) bool {
 	return w.rows < w.maxRows && (w.bytes+size <= w.maxBytes || w.rows == 0)
 }
+
+// ready says whether the row that is next can be claimed.
+func (w *window) ready() bool { return w.next != nil && w.fits(int64(w.next.Size)) }
 
 func (w *window) add(size int64)    { w.rows, w.bytes = w.rows+1, w.bytes+size }
 func (w *window) remove(size int64) { w.rows, w.bytes = w.rows-1, w.bytes-size }

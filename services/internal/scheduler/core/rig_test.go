@@ -1,0 +1,383 @@
+package core
+
+import (
+	"encoding/binary"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// rig drives a core by hand through virtual time. Its store answers at once, unless a test holds the answers back; what
+// the core sends to runners piles up until the test reports on it.
+type rig struct {
+	t       *testing.T
+	core    *Core
+	cfg     Config
+	epoch   uint64
+	now     hook.Timestamp
+	wake    hook.Timestamp
+	hooks   uint64
+	rows    map[hook.Ref]*hook.Delivery
+	sources map[string]Source
+
+	holdReads, holdScans, holdSettles bool
+	reads                             []Read
+	scans                             []Scan
+	settles                           []Settle
+
+	leases  []Lease // that nobody has reported on
+	given   []Lease // all
+	acks    []Ack
+	drops   []Drop
+	forgets []RunnerID
+	events  []hook.Event
+	asked   []Scan // all scans
+	settled []Settle
+	buried  map[hook.Ref]hook.Verdict
+}
+
+const rigStart = 1_800_000_000_000
+
+func rigConfig() Config {
+	return Config{
+		Batch: 12, MaxInflight: 1000, MaxInflightBytes: 1 << 30, SinkConcurrency: 8,
+		AttemptTimeout: 30 * time.Second, LeaseMargin: 5 * time.Second, Grace: 15 * time.Second,
+		Breakers: Breakers{Failures: 3, Open: 30 * time.Second, MaxOpen: 5 * time.Minute},
+		Default:  Limits{MaxInflight: 1000, MaxInflightBytes: 1 << 30, Concurrency: 100},
+	}
+}
+
+// newRig has no runner yet.
+func newRig(t *testing.T, change func(*Config)) *rig {
+	r := &rig{
+		t: t, cfg: rigConfig(), now: hook.FromMillis(rigStart), rows: map[hook.Ref]*hook.Delivery{},
+		sources: map[string]Source{}, buried: map[hook.Ref]hook.Verdict{},
+	}
+	if change != nil {
+		change(&r.cfg)
+	}
+	p := hook.DefaultRetryPolicy()
+	p.Jitter, p.Base, p.Max = false, time.Second, time.Minute
+	for _, id := range []string{"a", "b", "c"} {
+		r.sources[id] = Source{Found: true, Incarnation: 1, Policy: p}
+	}
+	r.elect(nil)
+	return r
+}
+
+// elect begins a term, whose store is what the last one left.
+func (r *rig) elect(known map[RunnerID]time.Duration) {
+	r.epoch++
+	r.reads, r.scans, r.settles, r.leases = nil, nil, nil, nil
+	bump := r.tick()
+	r.core = New(r.cfg, Term{Epoch: r.epoch, Bump: bump, Known: known, Now: r.now}, func() float64 { return 0.5 })
+	r.pump()
+}
+
+// tick is a fresh timestamp of the store's.
+func (r *rig) tick() hook.Timestamp { r.now++; return r.now }
+
+func sink(tenant, source string) hook.SinkKey {
+	return hook.SinkKey{Tenant: tenant, SourceID: source, Type: "http"}
+}
+
+// store commits rows of one size without naming them.
+func (r *rig) store(key hook.SinkKey, n, size int) Group {
+	g := Group{Key: key, Start: r.tick()}
+	for range n {
+		r.hooks++
+		var id hook.ID
+		binary.BigEndian.PutUint64(id[8:], r.hooks)
+		row := hook.Row{Key: key, Hook: id, Due: g.Start, Version: g.Start}
+		r.rows[row.Ref()] = &hook.Delivery{Row: row, State: hook.State{Incarnation: 1, Size: uint32(size), Sinks: 1}}
+		g.Hooks = append(g.Hooks, id)
+	}
+	return g
+}
+
+// accept commits and names rows.
+func (r *rig) accept(key hook.SinkKey, n, size int) []hook.ID {
+	g := r.store(key, n, size)
+	r.notify(g)
+	return g.Hooks
+}
+
+func (r *rig) notify(g Group) {
+	r.core.Notified(r.now, []Group{g})
+	r.pump()
+}
+
+// backlog names a key's rows by the counters alone.
+func (r *rig) backlog(key hook.SinkKey, from hook.Timestamp, rows int) {
+	r.core.Backlog(r.now, 0, key, from, int64(rows))
+	r.pump()
+}
+
+func runnerID(n byte) RunnerID { return RunnerID{15: n} }
+
+func (r *rig) join(n byte, slots int, types ...string) RunnerID {
+	return r.rejoin(n, Hello{Slots: slots, Types: append(types, "http")})
+}
+
+func (r *rig) rejoin(n byte, h Hello) RunnerID {
+	if h.Types == nil {
+		h.Types = []string{"http"}
+	}
+	r.core.Joined(r.now, runnerID(n), h)
+	r.pump()
+	return runnerID(n)
+}
+
+// report ends an attempt.
+func (r *rig) report(l Lease, o hook.Outcome) {
+	for i := range r.leases {
+		if r.leases[i].Ref == l.Ref {
+			r.leases = append(r.leases[:i], r.leases[i+1:]...)
+			break
+		}
+	}
+	r.reportAs(l.Runner, l, o)
+}
+
+// reportAs reports on a lease through some runner's stream.
+func (r *rig) reportAs(id RunnerID, l Lease, o hook.Outcome) {
+	r.core.Outcomes(r.now, id, []Report{reportOf(l, o)})
+	r.pump()
+}
+
+func reportOf(l Lease, o hook.Outcome) Report {
+	return Report{Lease: l.Ref, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: o}
+}
+
+func runningOf(l Lease, left time.Duration) Running {
+	return Running{Lease: l.Ref, Row: l.Delivery.Row, Attempt: l.Attempt, Left: left}
+}
+
+// first ends the attempt that has run for the longest.
+func (r *rig) first(class hook.Class) {
+	require.NotEmpty(r.t, r.leases, "nothing runs")
+	r.report(r.leases[0], hook.Outcome{Class: class})
+}
+
+// all ends what runs now, not what that makes room for.
+func (r *rig) all(class hook.Class) {
+	for _, l := range append([]Lease(nil), r.leases...) {
+		r.report(l, hook.Outcome{Class: class})
+	}
+}
+
+// deliver lets attempts succeed until nothing runs.
+func (r *rig) deliver() {
+	for len(r.leases) > 0 {
+		r.first(hook.Delivered)
+	}
+}
+
+// finish lets everything that runs or comes due within a time succeed.
+func (r *rig) finish(d time.Duration) {
+	for until := r.now.Add(d); r.now < until; r.pass(time.Second) {
+		r.deliver()
+	}
+	r.deliver()
+}
+
+// running counts the attempts of some keys; of all where none is named.
+func (r *rig) running(keys ...hook.SinkKey) (n int) {
+	for i := range r.leases {
+		for _, k := range keys {
+			if r.leases[i].Delivery.Key == k {
+				n++
+			}
+		}
+	}
+	if len(keys) == 0 {
+		n = len(r.leases)
+	}
+	return n
+}
+
+// pass lets time go by, stopping wherever the core asked to be woken.
+func (r *rig) pass(d time.Duration) {
+	until := r.now.Add(d)
+	for r.wake != 0 && r.wake <= until {
+		r.now = max(r.now, r.wake)
+		r.core.Tick(r.now)
+		r.pump()
+	}
+	r.now = max(r.now, until)
+	r.core.Tick(r.now)
+	r.pump()
+}
+
+// pump carries effects out until there are none.
+func (r *rig) pump() {
+	for range 100_000 {
+		e := r.core.Take()
+		r.check()
+		r.keep(&e)
+		r.wake = e.Wake
+		due := e.Wake != 0 && e.Wake <= r.now
+		if due {
+			r.core.Tick(r.now)
+		}
+		if !r.answer(&e) && !due && quiet(&e) {
+			return
+		}
+	}
+	r.t.Fatalf("goes round: %+v", r.core.Stats())
+}
+
+func quiet(e *Effects) bool {
+	return len(e.Leases)+len(e.Acks)+len(e.Drops)+len(e.Forget)+len(e.Events)+len(e.Reads)+len(e.Scans)+len(e.Settles) == 0
+}
+
+func (r *rig) keep(e *Effects) {
+	r.leases, r.given = append(r.leases, e.Leases...), append(r.given, e.Leases...)
+	r.acks, r.drops = append(r.acks, e.Acks...), append(r.drops, e.Drops...)
+	r.forgets, r.events = append(r.forgets, e.Forget...), append(r.events, e.Events...)
+	r.asked = append(r.asked, e.Scans...)
+	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(r.settles, e.Settles...)
+	for _, d := range e.Drops {
+		for i := range r.leases {
+			if r.leases[i].Ref == d.Lease {
+				r.leases = append(r.leases[:i], r.leases[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+// answer lets the store answer what is not held back, and says whether anything was.
+func (r *rig) answer(*Effects) (any bool) {
+	for len(r.reads) > 0 && !r.holdReads {
+		r.answerRead()
+		any = true
+	}
+	for len(r.scans) > 0 && !r.holdScans {
+		r.answerScan()
+		any = true
+	}
+	if len(r.settles) > 0 && !r.holdSettles {
+		r.answerSettles()
+		any = true
+	}
+	return any
+}
+
+func (r *rig) answerRead() {
+	q := r.reads[0]
+	r.reads = r.reads[1:]
+	r.core.RowsRead(r.now, q, r.look(q), r.sources)
+}
+
+func (r *rig) look(q Read) []Found {
+	found := make([]Found, len(q.Rows))
+	for i, row := range q.Rows {
+		if d := r.rows[row.Ref()]; d != nil && d.Due == row.Due {
+			c := *d
+			found[i] = Found{Delivery: &c, Hook: true}
+		}
+	}
+	return found
+}
+
+func (r *rig) answerScan() {
+	s := r.scans[0]
+	r.scans = r.scans[1:]
+	page, more := r.page(s)
+	r.core.Scanned(r.now, s, page, more, r.sources)
+}
+
+// page is what the store has for a scan now.
+func (r *rig) page(s Scan) (page []hook.Delivery, more bool) {
+	for _, d := range r.rows {
+		behind := d.Due > s.From || d.Due == s.From && (s.After == hook.ID{} || string(d.Hook[:]) > string(s.After[:]))
+		if d.Key == s.Key && d.Partition == s.Partition && behind {
+			page = append(page, *d)
+		}
+	}
+	sort.Slice(page, func(i, j int) bool { return rowLess(&page[i], &page[j]) })
+	if len(page) >= s.Limit {
+		return page[:s.Limit], true
+	}
+	return page, false
+}
+
+func (r *rig) answerSettles() {
+	batch := r.settles
+	r.settles = nil
+	start := r.commit(batch)
+	r.core.Settled(r.now, start, batch)
+}
+
+// commit applies settles to the store without an answer.
+func (r *rig) commit(batch []Settle) hook.Timestamp {
+	start := r.tick()
+	for _, s := range batch {
+		r.settled = append(r.settled, s)
+		ref := s.Delivery.Ref()
+		require.NotNil(r.t, r.rows[ref], "settles a row that is not there")
+		require.Equal(r.t, r.rows[ref].Version, s.Delivery.Version)
+		switch s.Verdict.Kind {
+		case hook.Again:
+			d := *r.rows[ref]
+			d.State, d.Due, d.Version = s.Verdict.State, s.Verdict.Due, start
+			r.rows[ref] = &d
+		case hook.Bury:
+			r.buried[ref] = s.Verdict
+			delete(r.rows, ref)
+		default:
+			delete(r.rows, ref)
+		}
+	}
+	return start
+}
+
+// check is what must hold after every step.
+func (r *rig) check() {
+	s := r.core.Stats()
+	if r.epoch == 1 {
+		require.LessOrEqual(r.t, s.Claimed, max(r.cfg.MaxInflight, 1), "I7: rows")
+		if s.Claimed > 1 {
+			require.LessOrEqual(r.t, s.ClaimedBytes, r.cfg.MaxInflightBytes, "I7: bytes")
+		}
+	}
+	require.GreaterOrEqual(r.t, s.Running, 0)
+	require.GreaterOrEqual(r.t, s.Waiting, 0)
+	require.GreaterOrEqual(r.t, s.BreakersOpen, 0)
+	require.GreaterOrEqual(r.t, r.core.window.reserved, 0)
+}
+
+// idle says that the core holds nothing at all.
+func (r *rig) idle() {
+	r.t.Helper()
+	s := r.core.Stats()
+	require.Zero(r.t, s.Claimed+s.Running+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
+	require.Empty(r.t, r.core.claims)
+	require.Zero(r.t, r.core.window.reserved)
+	require.Zero(r.t, r.core.scanned)
+}
+
+// kinds counts events.
+func (r *rig) kinds(k hook.EventKind) (n int) {
+	for _, e := range r.events {
+		if e.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) configure(change func(*Config)) {
+	change(&r.cfg)
+	r.core.Configure(r.now, r.cfg)
+	r.pump()
+}
+
+func throttledFor(d time.Duration) hook.Outcome {
+	return hook.Outcome{Class: hook.Throttled, RetryAfter: d, Status: 429}
+}
