@@ -282,11 +282,12 @@ func decodeDead(b []byte, d *DeadLetter) error {
 type counter struct {
 	rows, bytes uint64
 	dead        uint64         // leader: dead letters written, less those that left
+	turns       uint64         // leader: settlements of any kind, so that each commit changes the counter
 	position    hook.Timestamp // leader: no unsettled row is due before it
 }
 
 func (c *counter) encode() []byte {
-	return newValue(32).uint(2, c.rows).uint(3, c.bytes).uint(4, c.dead).fixed(5, uint64(c.position))
+	return newValue(32).uint(2, c.rows).uint(3, c.bytes).uint(4, c.dead).fixed(5, uint64(c.position)).uint(6, c.turns)
 }
 
 func decodeCounter(b []byte) (c counter, err error) {
@@ -303,6 +304,8 @@ func decodeCounter(b []byte) (c counter, err error) {
 			c.dead = f.v
 		case 5:
 			c.position = hook.Timestamp(f.v)
+		case 6:
+			c.turns = f.v
 		}
 		return nil
 	})

@@ -74,6 +74,24 @@ func TestL08_ASettleOfUnknownFateIsRepeatedWithoutCountingTwice(t *testing.T) {
 	}
 }
 
+func TestL08_ARetryThatDidNotLandIsNotTakenForLanded(t *testing.T) {
+	b := newBench(t, nil)
+	src := b.source("s", 1)
+	_, groups := b.commit(b.NewWriter(random16()), incoming(src, "acme", "", nil))
+	row := b.rows(groups)[0]
+	leader := b.lead()
+	b.kv = faultkv.New(b.port.Unwrap(), faultkv.Script(faultkv.Update, faultkv.Fault{Kind: faultkv.UndeterminedLost}))
+	again := settled(row, hook.Again)
+	again.Verdict.Due = row.Due.Add(60_000_000_000)
+	slot := SlotOf(row.Partition, "acme")
+	_, err := leader.Settle(t.Context(), slot, []Settlement{again})
+	require.Error(t, err)
+	require.Equal(t, row.Due, b.rows(groups)[0].Due)
+	_, err = leader.Settle(t.Context(), slot, []Settlement{again})
+	require.NoError(t, err)
+	require.Equal(t, again.Verdict.Due, b.rows(groups)[0].Due)
+}
+
 func TestAHookGoesWithItsLastDelivery(t *testing.T) {
 	b := newBench(t, nil)
 	src := b.source("s", 3)

@@ -121,7 +121,7 @@ func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) error {
 				return err
 			}
 			got, err := readCounter(ctx, t, ck)
-			a.landed = err == nil && got.rows == want.rows && got.dead == want.dead
+			a.landed = err == nil && got == want
 			return err
 		})
 		if err != nil {
@@ -232,6 +232,7 @@ func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
 	if s.Verdict.Kind != hook.Again {
 		c.bytes += uint64(d.Size)
 	}
+	c.turns++
 	c.position = max(c.position, s.Position)
 	a.counters[keyPart{d.Partition, d.Key}] = c
 	if a.leader.o.History {
