@@ -3,6 +3,7 @@ package accept
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,13 +111,13 @@ func (p *pipe) run(ctx context.Context, batch []*record) ([]ferry.Result[Result]
 		return p.results, nil
 	}
 	accepted, groups, err := p.commit(ctx)
+	p.acceptor.deps.Notifier.Committed(groups) // of an earlier commit, too, that was found to have landed
 	if err != nil {
 		for _, i := range p.places {
 			p.results[i].Err = err
 		}
 		return p.results, nil
 	}
-	p.acceptor.deps.Notifier.Committed(groups)
 	for n, i := range p.places {
 		p.results[i] = resultOf(batch[i], accepted[n])
 	}
@@ -150,14 +151,22 @@ func (p *pipe) commit(ctx context.Context) ([]store.Accepted, []store.Group, err
 	ctx, cancel := context.WithTimeout(ctx, a.config.CommitTimeout)
 	defer cancel()
 	accepted, groups, err := a.deps.Writer.Commit(ctx, p.partition, p.incoming)
-	known = err == nil || notStored(err)
+	known = decided(accepted, err)
 	a.metrics.commit.Observe(time.Since(began).Seconds())
 	if err != nil {
 		a.pipes.failedAt.Store(max(1, int64(time.Since(a.pipes.epoch))))
-		return nil, nil, err
+		return nil, groups, err
 	}
 	a.metrics.hooks.Add(float64(len(p.incoming)))
 	return accepted, groups, nil
+}
+
+// decided says whether the fate of every hook of a commit is known.
+func decided(accepted []store.Accepted, err error) bool {
+	if err != nil {
+		return notStored(err)
+	}
+	return !slices.ContainsFunc(accepted, func(a store.Accepted) bool { return errors.Is(a.Err, kv.ErrUndetermined) })
 }
 
 // notStored says whether an error of a commit rules out that it landed.
