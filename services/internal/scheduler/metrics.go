@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	deliveries   *prometheus.CounterVec
 	deadLettered *prometheus.CounterVec
+	configErrors *prometheus.CounterVec
 	transitions  *prometheus.CounterVec
 	leading      prometheus.Gauge
 
@@ -29,12 +30,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_dead_lettered_total", Help: "Deliveries that were given up.",
 		}, []string{"source_id", "sink"}),
+		configErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_config_errors_total", Help: "Permanent failures that are the operator's to mend, by type of sink.",
+		}, []string{"sink"}),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_breaker_transitions_total", Help: "Transitions of sinks' breakers, by the state entered.",
 		}, []string{"sink", "state"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered, m.transitions, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered, m.configErrors, m.transitions, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64
@@ -94,6 +98,9 @@ func (m *metrics) settled(batch []store.Settlement) {
 		m.deliveries.WithLabelValues(result(s), s.Delivery.Key.Type).Inc()
 		if s.Verdict.Kind == hook.Bury {
 			m.deadLettered.WithLabelValues(s.Delivery.Key.SourceID, s.Delivery.Key.Type).Inc()
+			if h := s.Verdict.State.History; len(h) > 0 && h[len(h)-1].Class == hook.PermanentConfig {
+				m.configErrors.WithLabelValues(s.Delivery.Key.Type).Inc()
+			}
 		}
 	}
 }
