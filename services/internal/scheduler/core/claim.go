@@ -51,6 +51,9 @@ type claim struct {
 	before   *claim // in the list of leases
 	behind   *claim
 
+	loser    *runner // lost the last attempt, which is not settled yet
+	accepted bool    // announced
+
 	adopted *adoption
 	// late is a success that an earlier lease of the delivery reported.
 	late *hook.Outcome
@@ -58,6 +61,8 @@ type claim struct {
 	remains bool
 	// seen: the scan that its backlog was opened with has come by the row; see backlog.need.
 	seen bool
+	// newer: the counters that its backlog was opened with may not have counted it.
+	newer bool
 }
 
 // adoption is a lease of an earlier term, or its outcome, whose row is being read.
@@ -75,7 +80,9 @@ func (c *Core) hold(row hook.Row, s state) *claim {
 	k.claims++
 	cl := &claim{Delivery: hook.Delivery{Row: row}, key: k, state: s}
 	c.claims[row.Ref()] = cl
-	k.backlog(row.Partition).track(cl)
+	b := k.backlog(row.Partition)
+	cl.newer = b.newer(&row)
+	b.track(cl)
 	return cl
 }
 
@@ -154,7 +161,7 @@ func (c *Core) admit(w *window) {
 	switch {
 	case c.fits(cl.key, int64(cl.Size)):
 		c.enwindow(cl)
-		c.bind(cl, nil)
+		c.bind(cl, c.now)
 	case !c.queueUp(cl):
 		c.leave(cl)
 	}
@@ -208,14 +215,14 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 		return
 	}
 	c.enwindow(cl)
-	c.bind(cl, nil)
+	c.bind(cl, due) // one that is due on its horizon has its last attempt, however late the clock ticks
 }
 
 // bury drops a claim whose row has ended.
 func (c *Core) bury(cl *claim) {
 	c.unwindow(cl)
 	cl.order = 0
-	if !cl.seen {
+	if !cl.seen && !cl.newer {
 		cl.key.backlog(cl.Partition).passed++
 	}
 	c.entomb(cl)

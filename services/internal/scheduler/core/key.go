@@ -60,6 +60,8 @@ type backlog struct {
 	// those of them that scans came by or that ended without. Too few at the end, and the key is scanned again from its
 	// beginning: a position can have passed rows whose writer could tell nobody of them in time.
 	need, passed int64
+	// since is when that was. Rows that may have been committed after the counters were read are not counted.
+	since hook.Timestamp
 }
 
 func (c *Core) tenant(id string) *tenant {
@@ -204,6 +206,10 @@ func (c *Core) position(b *backlog) hook.Timestamp {
 func (b *backlog) track(c *claim) {
 	c.order = c.Due
 	heap.Push(&b.unsettled, dueEntry{c.Due, c})
+	if n := len(b.unsettled); n > 64 && n > 4*b.key.claims {
+		b.unsettled = slices.DeleteFunc(b.unsettled, func(e dueEntry) bool { return !e.stands() })
+		heap.Init(&b.unsettled)
+	}
 }
 
 // update puts a key and its tenant where they belong: among those that could start an attempt, and among those with

@@ -39,7 +39,7 @@ func (c *Core) report(r *runner, p *Report) {
 		c.reportUnknown(r, p)
 		return
 	}
-	if cl.adopted != nil && cl.adopted.ref == p.Lease && cl.adopted.runner == r {
+	if cl.adopted != nil && cl.adopted.ref == p.Lease && cl.adopted.runner.id == r.id {
 		cl.adopted.outcome = &p.Outcome
 		return
 	}
@@ -55,7 +55,7 @@ func (c *Core) report(r *runner, p *Report) {
 // reportUnknown: an outcome of an earlier term applies if the row still stands in the version that it names. One of
 // this term is about a row that has ended.
 func (c *Core) reportUnknown(r *runner, p *Report) {
-	if p.Lease.Epoch >= c.epoch || c.claims[p.Row.Ref()] != nil {
+	if p.Lease.Epoch >= c.epoch || c.standing(p.Row.Ref()) != nil {
 		c.ack(r, p.Lease)
 		return
 	}
@@ -113,7 +113,11 @@ func (k *sinkKey) policy() hook.RetryPolicy {
 
 // expire ends a delivery that is past its horizon, without an attempt.
 func (c *Core) expire(cl *claim) {
-	c.end(cl, hook.Verdict{Kind: hook.Bury, State: cl.State, Reason: "retry_horizon", Class: hook.ErrorTransient})
+	class := hook.ErrorTransient
+	if n := len(cl.History); n > 0 && cl.History[n-1].Class == hook.Throttled {
+		class = hook.ErrorThrottled
+	}
+	c.end(cl, hook.Verdict{Kind: hook.Bury, State: cl.State, Reason: "retry_horizon", Class: class})
 }
 
 func (c *Core) end(cl *claim, v hook.Verdict) {
@@ -159,6 +163,11 @@ func (c *Core) acknowledge(cl *claim) {
 	if cl.runner != nil {
 		c.ack(cl.runner, cl.ref)
 		c.done(cl.runner)
+	}
+	if r := cl.loser; r != nil {
+		cl.loser = nil
+		r.losses--
+		c.done(r)
 	}
 	cl.runner, cl.ref = nil, LeaseRef{}
 }

@@ -68,28 +68,39 @@ func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, fr
 
 // expect begins to count the rows that scans come by.
 func (c *Core) expect(b *backlog, rows int64) {
-	b.need, b.passed = rows, 0
+	b.need, b.passed, b.since = rows, 0, c.now
 	for _, e := range b.unsettled {
 		if e.stands() {
-			e.claim.seen = false
+			e.claim.seen, e.claim.newer = false, b.newer(&e.claim.Row)
 		}
 	}
 }
 
+// newer says whether a row may have been committed after the counters were read. It errs that way: a needless scan is
+// better than a row that is never found.
+func (b *backlog) newer(row *hook.Row) bool {
+	return row.Due == row.Version && row.Version > b.since.Add(-finality)
+}
+
+// begun says whether a row's first attempt came after the counters were read. If the counters knew it, it was counted
+// before that attempt.
+func (b *backlog) begun(s *hook.State) bool { return s.FirstAttemptAt > b.since }
+
 // see counts a row that a scan came by.
 func (c *Core) see(b *backlog, cl *claim) {
-	if cl.state == settled && !cl.remains || cl.seen {
+	if cl.state == settled && !cl.remains || cl.seen || cl.newer {
 		return
 	}
 	cl.seen = true
 	b.passed++
 }
 
-// unsee takes that back for a row that a scan must come by again.
+// unsee takes that back for a row that a scan must come by again, and will count again.
 func (c *Core) unsee(cl *claim) {
-	if cl.seen {
+	b := cl.key.backlog(cl.Partition)
+	if cl.seen && !b.begun(&cl.State) {
 		cl.seen = false
-		cl.key.backlog(cl.Partition).passed--
+		b.passed--
 	}
 }
 
@@ -176,10 +187,10 @@ func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
 	c.source(cl.key, sources)
 	switch {
 	case cl.late != nil: // it has ended, and needs no room
-		c.bind(cl, nil)
+		c.bind(cl, c.now)
 	case c.fits(cl.key, int64(d.Size)):
 		c.enwindow(cl)
-		c.bind(cl, nil)
+		c.bind(cl, c.now)
 	case !c.queueUp(cl):
 		c.leave(cl)
 	}
@@ -192,9 +203,8 @@ func (c *Core) source(k *sinkKey, sources map[string]Source) {
 	}
 }
 
-// bind checks a claimed row against its source as it is now, and queues it.
-func (c *Core) bind(cl *claim, sources map[string]Source) {
-	c.source(cl.key, sources)
+// bind checks a claimed row against its source as it is now and against its horizon at a time, and queues it.
+func (c *Core) bind(cl *claim, at hook.Timestamp) {
 	if late := cl.late; late != nil {
 		cl.late = nil
 		c.conclude(cl, *late)
@@ -205,7 +215,7 @@ func (c *Core) bind(cl *claim, sources map[string]Source) {
 		c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})
 		return
 	}
-	if s.Policy.Expired(cl.State, c.now) {
+	if s.Policy.Expired(cl.State, at) {
 		c.expire(cl)
 		return
 	}
@@ -222,6 +232,7 @@ func (c *Core) foundAnew(cl *claim, f Found, sources map[string]Source) {
 		c.end(cl, hook.Verdict{Kind: hook.Discard, State: cl.State})
 	default:
 		cl.Delivery = *f.Delivery
-		c.bind(cl, sources)
+		c.source(cl.key, sources)
+		c.bind(cl, c.now)
 	}
 }

@@ -17,6 +17,7 @@ type runner struct {
 	leaving   bool // said goodbye
 	running   int  // attempts of this term, and those of earlier ones whose rows are being read
 	leases    map[LeaseRef]*claim
+	losses    int // leases that it was lost with, whose rows are not settled yet
 	credit    node[*runner]
 	lostAt    hook.Timestamp
 }
@@ -102,11 +103,31 @@ func (c *Core) resume(r *runner, l Running) {
 	if r.leases[l.Lease] != nil {
 		return
 	}
-	if l.Lease.Epoch >= c.epoch || c.claims[l.Row.Ref()] != nil {
+	cl := c.standing(l.Row.Ref())
+	if cl != nil && cl.adopted != nil && cl.adopted.ref == l.Lease && cl.adopted.runner.id == r.id {
+		c.readopt(cl.adopted, r, l.Left)
+		return
+	}
+	if l.Lease.Epoch >= c.epoch || cl != nil {
 		c.out.Drops = append(c.out.Drops, Drop{r.id, l.Lease})
 		return
 	}
 	c.adopt(r, l.Row, adoption{runner: r, ref: l.Lease, attempt: l.Attempt, left: l.Left})
+}
+
+// standing is the claim of a delivery, unless it was left to a scan and is only remembered.
+func (c *Core) standing(ref hook.Ref) *claim {
+	if cl := c.claims[ref]; cl != nil && !(cl.state == settled && cl.remains) {
+		return cl
+	}
+	return nil
+}
+
+// readopt goes on with a lease whose row is still being read, after another hello.
+func (c *Core) readopt(a *adoption, r *runner, left time.Duration) {
+	c.burden(a.runner, -1)
+	a.runner, a.left = r, left
+	c.burden(r, 1)
 }
 
 // adopt reads the row of an earlier term's lease.
@@ -232,14 +253,16 @@ func (c *Core) Lost(now hook.Timestamp, id RunnerID) {
 func (c *Core) abandon(r *runner) {
 	r.leaving = true
 	for _, cl := range r.held() {
+		cl.loser = r
+		r.losses++
 		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
 	}
 	c.done(r)
 }
 
-// done forgets a runner that is gone and holds nothing.
+// done forgets a runner that is gone, holds nothing, and whose losses are settled.
 func (c *Core) done(r *runner) {
-	if r == nil || r.connected || !r.leaving || len(r.leases) > 0 || c.runners[r.id] != r {
+	if r == nil || r.connected || !r.leaving || len(r.leases)+r.losses > 0 || c.runners[r.id] != r {
 		return
 	}
 	delete(c.runners, r.id)

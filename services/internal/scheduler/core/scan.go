@@ -82,7 +82,9 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 	case c.claims[d.Ref()] != nil:
 		c.see(b, c.claims[d.Ref()])
 	case d.Due > c.now && d.Due != d.Version:
-		b.passed++
+		if !b.begun(&d.State) {
+			b.passed++
+		}
 		c.exhausted(b)
 		c.sleep(b, d.Due)
 		return false
@@ -98,6 +100,7 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		return false
 	default:
 		cl := c.hold(d.Row, ready)
+		cl.newer = cl.newer || b.begun(&d.State)
 		c.see(b, cl)
 		c.take(cl, d, sources)
 	}

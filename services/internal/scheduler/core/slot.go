@@ -108,7 +108,8 @@ func (c *Core) burden(r *runner, n int) {
 
 func (c *Core) events(cl *claim) {
 	e := hook.Event{At: c.now, Key: cl.Key, Hook: cl.Hook}
-	if cl.FirstAttemptAt == 0 && cl.Lost == 0 {
+	if cl.FirstAttemptAt == 0 && !cl.accepted {
+		cl.accepted = true
 		e.Kind = hook.EventAccepted
 		e.At = cl.Version
 		c.out.Events = append(c.out.Events, e)
