@@ -109,7 +109,7 @@ func (s *Store) connect(c Config, logger *zap.Logger) error {
 
 func (s *Store) start(pdc pd.Client, safe *safePoint, security config.Security) (err error) {
 	s.safe = safe
-	codec := client.NewCodecPDClient(client.ModeTxn, pdc)
+	codec := client.NewCodecPDClient(client.ModeTxn, lookup{Client: pdc, life: s.life})
 	rpc := client.NewRPCClient(client.WithSecurity(security), client.WithCodec(codec.GetCodec()))
 	name := fmt.Sprintf("tikv-%d", pdc.GetClusterID(s.life))
 	if s.client, err = client.NewKVStore(name, codec, safe, rpc); err != nil {
