@@ -113,17 +113,15 @@ func (i *Ingest) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = i.notifier.Run(notifying) }) // never fails
 	served := make(chan error, 1)
-	go func() { served <- i.server.Serve(i.deps.Listener) }()
+	wg.Go(func() { served <- i.server.Serve(i.deps.Listener) })
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-served:
-		served <- failed
 	}
 	return errors.Join(serveError(failed), i.stop(ctx, func() {
 		stopNotifying()
 		wg.Wait()
-		<-served
 	}))
 }
 

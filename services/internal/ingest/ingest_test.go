@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -262,8 +263,9 @@ func TestL41_SlowSendersAreCutOffAndStoreNothing(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	_, err = io.WriteString(conn, "POST /webhooks/a HTTP/1.1\r\nHost: a\r\nX-Slow: ")
 	require.NoError(t, err)
-	_, err = io.ReadAll(conn) // until the server closes
-	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.ReadAll(conn) // until the server closes, or resets
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 
 	r := s.raw(t, "POST /webhooks/a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nx")
 	require.Equal(t, 400, r.status)
@@ -407,7 +409,7 @@ func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
 				_ = r.Body.Close()
-				if r.StatusCode == 201 {
+				if r.StatusCode == http.StatusCreated {
 					mu.Lock()
 					acknowledged++
 					mu.Unlock()
@@ -420,6 +422,24 @@ func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
 	wg.Wait()
 	http.DefaultClient.CloseIdleConnections()
 	require.GreaterOrEqual(t, s.accepted(), acknowledged, "all that was acknowledged is announced before the end")
+}
+
+func TestAListenerThatFailsEndsTheRole(t *testing.T) {
+	mem, err := local.OpenMem(zap.NewNop())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mem.Close()) }()
+	st, err := store.Open(t.Context(), mem, store.Options{})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	i, err := ingest.New(quick(), ingest.Deps{
+		Store: st, Scheduler: acknowledging(t), Listener: l, Metrics: telemetry.NewMetrics("test"), Log: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(t.Context()) }()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-ended, net.ErrClosed)
 }
 
 func TestL44_AnIdleRoleMakesNoCallToTheStore(t *testing.T) {

@@ -41,7 +41,7 @@ func (a *Acceptor) ReadBody(r io.Reader, announced int64, progress func(n int) e
 		if len(b.Bytes) > a.config.MaxBodyBytes {
 			return b, ErrBodyTooLarge
 		}
-		if err == io.EOF || err == nil && int64(len(b.Bytes)) == announced {
+		if errors.Is(err, io.EOF) || err == nil && int64(len(b.Bytes)) == announced {
 			return b, nil
 		}
 		if err == nil && progress != nil {

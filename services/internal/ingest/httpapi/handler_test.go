@@ -62,7 +62,7 @@ func (a *acceptor) ReadBody(r io.Reader, _ int64, progress func(int) error) (acc
 	n, buffer := 0, make([]byte, 1<<10)
 	for {
 		more, err := r.Read(buffer)
-		if n += more; err == io.EOF {
+		if n += more; errors.Is(err, io.EOF) {
 			return accept.Body{}, nil
 		}
 		if err == nil {
@@ -312,6 +312,6 @@ ankusa_ingest_connections 0
 ankusa_ingest_connections_refused_total 1
 `)))
 		require.NoError(t, server.Close())
-		<-ended
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
 	})
 }

@@ -29,11 +29,12 @@ type pace struct {
 // progress moves the window once its goal is reached.
 func (p *pace) progress(n int) error {
 	now := time.Now()
-	if p.until.IsZero() {
+	switch {
+	case p.until.IsZero():
 		p.until = now.Add(p.config.BodyTimeout)
-	} else if n < p.goal && now.Before(p.end) {
+	case n < p.goal && now.Before(p.end):
 		return nil
-	} else if n < p.goal {
+	case n < p.goal:
 		return os.ErrDeadlineExceeded
 	}
 	p.end = p.until

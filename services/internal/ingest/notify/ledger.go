@@ -196,7 +196,7 @@ func (l *ledger) unacknowledged() []*dispatchv1.NotifyRequest {
 func (l *ledger) empty() bool { return len(l.sent)+len(l.waiting)+len(l.backlogs) == 0 }
 
 // oldest is since when the longest unacknowledged has been so, doubts aside.
-func (l *ledger) oldest(now time.Time) (at time.Time, any bool) {
+func (l *ledger) oldest(now time.Time) (at time.Time, owed bool) {
 	at = now
 	if len(l.sent) > 0 {
 		at = earlier(at, l.sent[0].at)

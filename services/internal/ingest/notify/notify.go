@@ -235,32 +235,32 @@ func (n *Notifier) keepFlag(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		n.mu.Lock()
-		oldest, any := n.ledger.oldest(now)
+		oldest, owed := n.ledger.oldest(now)
 		n.mu.Unlock()
-		if err := n.move(ctx, &w, oldest, any, now); err != nil {
+		if err := n.move(ctx, &w, oldest, owed, now); err != nil {
 			w.failures++
 			n.log.Warn("writer flag not moved", zap.Error(err))
 			pause(ctx, w.failures)
 			continue
 		}
 		w.failures = 0
-		if any && now.Sub(oldest) >= hangUpAfter && now.Sub(w.hung) >= hangUpAfter {
+		if owed && now.Sub(oldest) >= hangUpAfter && now.Sub(w.hung) >= hangUpAfter {
 			w.hung = now
 			n.hang()
 		}
-		await(ctx, n.watch, w.nextLook(oldest, any, now))
+		await(ctx, n.watch, w.nextLook(oldest, owed, now))
 	}
 }
 
-func (n *Notifier) move(ctx context.Context, w *watcher, oldest time.Time, any bool, now time.Time) error {
+func (n *Notifier) move(ctx context.Context, w *watcher, oldest time.Time, owed bool, now time.Time) error {
 	switch {
-	case any && w.raised.IsZero() && now.Sub(oldest) >= flagAfter:
+	case owed && w.raised.IsZero() && now.Sub(oldest) >= flagAfter:
 		if err := n.flag.RaiseFlag(ctx); err != nil {
 			return err
 		}
 		w.raised = now
 		n.log.Warn("no leader acknowledges commits: flag raised")
-	case !w.raised.IsZero() && (!any || oldest.After(w.raised)):
+	case !w.raised.IsZero() && (!owed || oldest.After(w.raised)):
 		if err := n.flag.LowerFlag(ctx); err != nil {
 			return err
 		}
@@ -271,9 +271,9 @@ func (n *Notifier) move(ctx context.Context, w *watcher, oldest time.Time, any b
 }
 
 // nextLook is how long nothing changes by time alone; 0 for ever.
-func (w *watcher) nextLook(oldest time.Time, any bool, now time.Time) time.Duration {
+func (w *watcher) nextLook(oldest time.Time, owed bool, now time.Time) time.Duration {
 	switch {
-	case !any:
+	case !owed:
 		return 0
 	case w.raised.IsZero():
 		return max(flagAfter-now.Sub(oldest), time.Millisecond)
