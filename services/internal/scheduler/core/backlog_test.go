@@ -209,6 +209,39 @@ func TestI2_ARowThatIsMetTwiceCountsOnce(t *testing.T) {
 	r.idle()
 }
 
+// A row that was left to a scan is counted when that scan comes, not already when another passes what is remembered.
+func TestI2_ARowThatWasLeftCountsOnce(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.Breakers.Failures = 2, 1 })
+	key := sink("t", "a")
+	r.join(1, 10)
+	lost := hook.Ref{Hook: r.store(key, 1, 1).Hooks[0]}
+	r.pass(time.Minute)
+	named := r.store(key, 1, 1)
+	delete(r.rows, hook.Ref{Hook: named.Hooks[0]})
+	position := r.store(key, 5, 1).Start
+	r.pass(time.Minute)
+	r.holdScans = true
+	r.backlog(key, position, 6)
+	r.answerScan()
+	r.pump()
+	r.holdReads = true
+	r.accept(sink("u", "b"), 1, 1) // its read keeps what is left remembered
+	r.first(hook.Transient)        // parks the key: its second row is left
+	r.answerScan()
+	r.notify(named) // has the next scan begin before that row
+	r.core.Revised(r.now, "a")
+	r.pump()
+	r.answerScan()
+	r.holdScans = false
+	r.pump()
+	r.holdReads = false
+	r.pump()
+	r.finish(time.Minute)
+	require.NotContains(t, r.rows, lost)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 func TestI11_RememberedRowsAreBounded(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Breakers.Failures, c.SinkConcurrency = 0, 0
@@ -303,6 +336,30 @@ func TestL07_SettledRowsAreNotScannedAgain(t *testing.T) {
 		require.GreaterOrEqual(t, s.From, last, "scans go forward only")
 		last = s.From
 	}
+	r.idle()
+}
+
+// One tenant's region is stuck; the others' rows are read as ever.
+func TestL13_ABadRegionOfTheStoreDelaysItsOwnKeysAlone(t *testing.T) {
+	r := newRig(t, nil)
+	stuck, well := sink("t", "a"), sink("u", "b")
+	r.join(1, 100)
+	r.accept(well, 1, 1)
+	r.first(hook.Delivered)
+	for range 5 {
+		r.holdScans = true
+		r.backlog(stuck, r.store(stuck, 1, 1).Start, 0)
+		for _, s := range r.scans {
+			r.core.ScanFailed(r.now, s)
+		}
+		r.scans, r.holdScans = nil, false
+		r.accept(well, 8, 1)
+		require.Equal(t, 8, r.running(well), "at once, and at full pace")
+		r.all(hook.Delivered)
+		require.Zero(t, r.running(stuck))
+	}
+	r.finish(time.Second)
+	require.Empty(t, r.rows)
 	r.idle()
 }
 

@@ -90,8 +90,11 @@ func (c *Core) startable(k *sinkKey) bool {
 	}
 }
 
-// scannable says whether rows of the key may be claimed by scans now.
-func (k *sinkKey) scannable() bool {
+// scannable says whether rows of the key may be looked for now.
+func (k *sinkKey) scannable() bool { return k.hesitates == 0 && k.claimable() }
+
+// claimable says whether rows of the key may be claimed now.
+func (k *sinkKey) claimable() bool {
 	return k.parked == 0 && (k.breaker.state != halfOpen || k.breaker.probe == nil && k.queue.len() == 0)
 }
 

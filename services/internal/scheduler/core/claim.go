@@ -210,7 +210,7 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 		return
 	}
 	c.waiting--
-	if !cl.key.scannable() || c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
+	if !cl.key.claimable() || c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
 		c.leave(cl)
 		return
 	}

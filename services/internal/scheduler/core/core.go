@@ -87,7 +87,6 @@ type Core struct {
 
 	reads    reads
 	scanned  int // rows asked for by scans under way
-	paused   hook.Timestamp
 	timers   timers
 	waiting  int // rows remembered until they are due
 	gate     gate
@@ -141,10 +140,6 @@ func (c *Core) Tick(now hook.Timestamp) {
 		}
 		t.fire(c)
 	}
-	if c.paused != 0 && c.now >= c.paused {
-		c.paused = 0
-		c.beginGently()
-	}
 }
 
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
@@ -174,9 +169,6 @@ func (c *Core) wake() hook.Timestamp {
 	at := c.timers.first()
 	if l := c.leases.first(); l != nil && (at == 0 || l.deadline < at) {
 		at = l.deadline
-	}
-	if c.paused != 0 && (at == 0 || c.paused < at) {
-		at = c.paused
 	}
 	return at
 }

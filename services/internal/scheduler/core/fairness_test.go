@@ -93,12 +93,12 @@ func TestL13_L14_AHangingDestinationDelaysNobody(t *testing.T) {
 func TestI8_APageIsDealtInEqualShares(t *testing.T) {
 	r := newRig(t, nil)
 	r.holdScans = true
-	r.core.paused = r.now.Add(time.Second)
+	r.core.gate.open = false
 	for _, tenant := range []string{"t", "u", "v"} {
 		g := r.store(sink(tenant, "a"), 100, 1)
-		r.core.Notified(r.now, []Group{g})
+		r.core.Backlog(r.now, 0, g.Key, g.Start, 0)
 	}
-	r.core.paused = 0
+	r.core.gate.open = true
 	r.pump()
 	require.Len(t, r.asked, 3)
 	for _, s := range r.asked {
@@ -113,11 +113,11 @@ func TestL15_WhatATenantDoesNotUseIsLeftToOthers(t *testing.T) {
 		c.Tenants = map[string]Limits{"u": {MaxInflight: 1, MaxInflightBytes: 1 << 20}}
 	})
 	r.holdScans = true
-	r.core.paused = r.now.Add(time.Second)
+	r.core.gate.open = false
 	for _, key := range []hook.SinkKey{sink("t", "a"), sink("t", "b"), sink("u", "a")} {
-		r.core.Notified(r.now, []Group{r.store(key, 100, 1)})
+		r.core.Backlog(r.now, 0, key, r.store(key, 100, 1).Start, 0)
 	}
-	r.core.paused = 0
+	r.core.gate.open = true
 	r.pump()
 	byTenant := map[string]int{}
 	for _, s := range r.asked {
@@ -129,11 +129,12 @@ func TestL15_WhatATenantDoesNotUseIsLeftToOthers(t *testing.T) {
 func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Batch = 2 })
 	r.holdScans = true
-	r.core.paused = r.now.Add(time.Second)
+	r.core.gate.open = false
 	for i := range 5 {
-		r.core.Notified(r.now, []Group{r.store(sink(fmt.Sprint("t", i), "a"), 10, 1)})
+		key := sink(fmt.Sprint("t", i), "a")
+		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0)
 	}
-	r.core.paused = 0
+	r.core.gate.open = true
 	r.pump()
 	for range 8 {
 		r.answerScan()

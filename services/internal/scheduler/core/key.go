@@ -24,19 +24,21 @@ type tenant struct {
 
 // sinkKey is one sink of one source for one tenant. It goes when nothing of it is claimed, waiting or left in the store.
 type sinkKey struct {
-	id       hook.SinkKey
-	number   uint64 // in order of creation
-	tenant   *tenant
-	queue    queue // claimed, waiting for a slot
-	running  int
-	claims   int // in any state
-	source   Source
-	ready    node[*sinkKey]
-	stalled  bool
-	parked   hook.Timestamp // nothing of it is begun before; zero for none
-	breaker  breaker
-	pace     pace
-	backlogs []*backlog // one per partition that the key has rows in
+	id      hook.SinkKey
+	number  uint64 // in order of creation
+	tenant  *tenant
+	queue   queue // claimed, waiting for a slot
+	running int
+	claims  int // in any state
+	source  Source
+	ready   node[*sinkKey]
+	stalled bool
+	parked  hook.Timestamp // nothing of it is begun before; zero for none
+	// hesitates: the store failed a read, and is not asked for rows of the key before; zero for no.
+	hesitates hook.Timestamp
+	breaker   breaker
+	pace      pace
+	backlogs  []*backlog // one per partition that the key has rows in
 }
 
 // backlog is what a key has in one partition of the store that the core does not hold.
@@ -114,7 +116,7 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 
 // retire forgets a key that has nothing left, and its tenant with the last one.
 func (c *Core) retire(k *sinkKey) {
-	if k.claims > 0 || k.parked != 0 {
+	if k.claims > 0 || k.parked != 0 || k.hesitates != 0 {
 		return
 	}
 	for _, b := range k.backlogs {
@@ -218,7 +220,7 @@ func (c *Core) update(k *sinkKey) {
 	t := k.tenant
 	t.ready.set(&k.ready, k.queue.len() > 0 && c.startable(k))
 	for _, b := range k.backlogs {
-		t.behind.set(&b.behind, b.open && !b.scanning && (b.sweeping || k.scannable()))
+		t.behind.set(&b.behind, b.open && !b.scanning && (k.scannable() || b.sweeping && k.hesitates == 0))
 	}
 	c.place(t)
 }

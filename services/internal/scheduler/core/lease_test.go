@@ -260,6 +260,21 @@ func TestAHelloBeforeTheLossOfTheOldStream(t *testing.T) {
 	r.idle()
 }
 
+// The grace runs anew with each loss.
+func TestAGraceThatARunnerCameBackInEndsNothingLater(t *testing.T) {
+	r, l := one(t)
+	r.lost(1)
+	r.pass(r.cfg.Grace - time.Second)
+	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 15*time.Second)}})
+	r.lost(1)
+	r.pass(2 * time.Second)
+	require.Empty(t, r.settled)
+	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 13*time.Second)}})
+	r.report(l, hook.Outcome{Class: hook.Delivered})
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 func TestARunnerThatComesBackAfterTheGraceIsDropped(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)

@@ -6,7 +6,7 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// pause keeps reads and scans away from a store that has just failed one.
+// pause keeps the reads and scans of a key away from a store that has just failed one.
 const pause = 200 * time.Millisecond
 
 // Group is the rows of one commit for one sink, as a writer named them.
@@ -32,7 +32,7 @@ func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
 	k := c.key(g.Key)
 	defer c.retire(k)
 	b := k.backlog(g.Partition)
-	if b.open && b.from <= g.Start || !k.scannable() || g.Start <= c.bump && !c.gate.open || c.paused != 0 {
+	if b.open && b.from <= g.Start || !k.scannable() || g.Start <= c.bump && !c.gate.open {
 		c.lower(b, g.Start)
 		return rows
 	}
@@ -86,9 +86,9 @@ func (b *backlog) newer(row *hook.Row) bool {
 // before that attempt.
 func (b *backlog) begun(s *hook.State) bool { return s.FirstAttemptAt > b.since }
 
-// see counts a row that a scan came by.
+// see counts a row that a scan came by. One that was left to another scan is counted there.
 func (c *Core) see(b *backlog, cl *claim) {
-	if cl.state == settled && !cl.remains || cl.seen || cl.newer {
+	if cl.state == settled || cl.seen || cl.newer {
 		return
 	}
 	cl.seen = true
@@ -144,7 +144,6 @@ func (c *Core) RowsRead(now hook.Timestamp, r Read, found []Found, sources map[s
 // ReadFailed answers a Read that the store did not. Named rows are left to a scan, others are read again.
 func (c *Core) ReadFailed(now hook.Timestamp, r Read) {
 	c.advance(now)
-	c.hesitate()
 	var again []hook.Row
 	for i := range r.Rows {
 		cl := c.claims[r.Rows[i].Ref()]
@@ -153,6 +152,7 @@ func (c *Core) ReadFailed(now hook.Timestamp, r Read) {
 		case cl.state == rereading || cl.state == reading && cl.adopted != nil:
 			again = append(again, r.Rows[i])
 		case cl.state == reading:
+			c.hesitate(cl.key)
 			c.reserve(cl.key.tenant, -1)
 			c.lower(cl.key.backlog(cl.Partition), cl.Due)
 			c.forget(cl)
@@ -164,8 +164,24 @@ func (c *Core) ReadFailed(now hook.Timestamp, r Read) {
 	}
 }
 
-// hesitate keeps scans and named reads back for a moment; rows that are named meanwhile join the backlogs.
-func (c *Core) hesitate() { c.paused = c.now.Add(pause) }
+// hesitate keeps reads and scans of a key back for a moment, and has it begin gently then. Rows that are named meanwhile
+// join its backlog. Other keys' rows may lie where the store is well.
+func (c *Core) hesitate(k *sinkKey) {
+	until := c.now.Add(pause)
+	k.hesitates = until
+	c.update(k)
+	c.timers.add(until, func(c *Core) {
+		if k.hesitates != until {
+			return
+		}
+		k.hesitates = 0
+		if k.running == 0 {
+			c.begin(k)
+		}
+		c.update(k)
+		c.retire(k)
+	})
+}
 
 // found takes a named row.
 func (c *Core) found(cl *claim, f Found, sources map[string]Source) {

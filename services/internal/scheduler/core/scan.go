@@ -6,7 +6,7 @@ import "ankusa.dev/services/internal/hook"
 // in turn gets an equal share, what one does not use is left to the others, and whoever the page did not reach is first
 // next time. A tenant at its window is not in the ring at all.
 func (c *Core) scan() {
-	if !c.gate.open || c.paused != 0 {
+	if !c.gate.open {
 		return
 	}
 	for c.hungry.n > 0 && c.scanned < c.cfg.Batch {
@@ -92,7 +92,7 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		if !c.sweep(b, d) {
 			return false
 		}
-	case !b.key.scannable():
+	case !b.key.claimable():
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	case c.room(b.key.tenant) == 0:
@@ -111,8 +111,8 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 // ScanFailed answers a Scan that the store did not: the backlog stays as it is.
 func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	c.advance(now)
-	c.hesitate()
 	b := c.scanEnded(s)
+	c.hesitate(b.key)
 	b.sweeping = false
 	if b.key.parked != 0 {
 		c.watchHorizon(b)

@@ -83,6 +83,27 @@ func TestI5_LeasesOfAnEarlierTermStayWithTheirRunner(t *testing.T) {
 	r.idle()
 }
 
+// A lease takes a slot of its runner's while its row is being read, and counts in all caps from then on.
+func TestLeasesOfAnEarlierTermCount(t *testing.T) {
+	r, leases := deposed(t, 2)
+	r.holdReads = true
+	r.rejoin(1, Hello{Slots: 2, Running: []Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
+	busy := r.store(sink("u", "b"), 1, 1)
+	r.core.Backlog(r.now, 0, busy.Key, busy.Start, 0)
+	r.pump()
+	require.Len(t, r.given, 2, "no slot is free")
+	r.holdReads = false
+	r.pump()
+	require.Len(t, r.given, 2)
+	require.Equal(t, 2, r.core.Stats().Running)
+	require.Equal(t, 3, r.core.Stats().Claimed)
+	r.report(leases[0], hook.Outcome{Class: hook.Delivered})
+	require.Len(t, r.given, 3)
+	r.report(leases[1], hook.Outcome{Class: hook.Delivered})
+	r.deliver()
+	r.idle()
+}
+
 func TestAnAdoptedLeaseEndsWithItsTime(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}})
