@@ -44,7 +44,7 @@ expect holds "wait, lane"           -DWAIT=1 -DCLOSES=3
 expect holds "wait, no lane"        -DWAIT=1 -DCLOSES=3 -DLANED=0
 expect holds "bound of two"         -DWAIT=1 -DBOUND=2
 expect holds "three workers"        -DWORKERS=3 -DWAIT=1 -DHORIZON=0 -DCLOSES=1
-expect holds "four callers"         -DCALLERS=4 -DBOUND=4 -DHORIZON=0 -DWAIT=1
+expect holds "four callers, one worker" -DCALLERS=4 -DBOUND=4 -DHORIZON=0 -DWAIT=1 -DWORKERS=1
 
 expect found "without admission lock"        -DWITHOUT_ADMISSION_LOCK
 expect found "without forming lock"          -DWITHOUT_FORMING_LOCK -DWAIT=1
