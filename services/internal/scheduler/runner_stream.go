@@ -113,7 +113,7 @@ func (t *term) serveRunner(
 	received := make(chan error, 1)
 	go func() { received <- t.receive(stream, id, conn) }()
 	sent := make(chan error, 1)
-	go func() { sent <- conn.send(ctx, stream) }()
+	go func() { sent <- conn.send(ctx, stream, t.scheduler.cfg.Renew) }()
 	err := t.streamEnd(ctx, received, sent)
 	cancel()
 	t.post(func(c *core.Core, now hook.Timestamp) { t.part(c, now, id, conn) })
@@ -213,14 +213,27 @@ func (t *term) said(m *dispatchv1.LeaseRequest, id core.RunnerID) (event, error)
 // maxAttempts bounds the attempts in one message.
 const maxAttempts = 512
 
-// send tells the runner what has gathered, until the stream ends.
-func (r *runnerConn) send(ctx context.Context, stream grpc.ServerStreamingServer[dispatchv1.LeaseResponse]) error {
+// send tells the runner what has gathered, until the stream ends. Where there is nothing to tell for as long as the
+// leader takes to renew, it says that: a leader that has been stopped keeps its connections, and nothing else would tell
+// a runner that it must look for another.
+func (r *runnerConn) send(
+	ctx context.Context, stream grpc.ServerStreamingServer[dispatchv1.LeaseResponse], pulse time.Duration,
+) error {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-ticker.C:
+			alive := &dispatchv1.LeaseResponse_Settled{Settled: &dispatchv1.Settled{}}
+			if err := stream.Send(&dispatchv1.LeaseResponse{Message: alive}); err != nil {
+				return err
+			}
+			continue
 		case <-r.wake:
 		}
+		ticker.Reset(pulse)
 		r.mu.Lock()
 		attempts, settled, dropped := r.attempts, r.settled, r.dropped
 		r.attempts, r.settled, r.dropped = nil, nil, nil

@@ -152,6 +152,22 @@ func TestASilentLeaderIsLeft(t *testing.T) {
 	})
 }
 
+// TestI4_ALeaderThatFallsSilentIsLeft: a stopped process keeps its connections.
+func TestI4_ALeaderThatFallsSilentIsLeft(t *testing.T) {
+	brief := func(c *Config) { c.Silence = 5 * time.Second }
+	inBubble(t, brief, func(h *harness) {
+		f := h.joined(1)
+		for range 10 { // with nothing to tell, it tells that
+			time.Sleep(4 * time.Second)
+			f.settle()
+		}
+		require.Empty(t, h.leader.streams)
+		began := time.Now()
+		h.joined(2)
+		require.Less(t, time.Since(began), 6*time.Second)
+	})
+}
+
 func TestI4_ALeaderOfALowerEpochIsRefused(t *testing.T) {
 	inBubble(t, nil, func(h *harness) {
 		h.joined(7).finish(errGone)

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// welcomeTime bounds the wait for the leader's first word, and partingTime that for its last one.
-	welcomeTime = 10 * time.Second
+	// partingTime bounds the wait for the leader's last word.
 	partingTime = 2 * time.Second
 	// maxReports bounds the outcomes in one message.
 	maxReports = 512
@@ -28,6 +27,7 @@ const (
 var (
 	errDeposed = errors.New("leader is deposed")
 	errWelcome = errors.New("no welcome")
+	errSilent  = errors.New("leader is silent")
 	errParted  = errors.New("runner has ended")
 )
 
@@ -60,7 +60,7 @@ func (r *Runner) session(ctx context.Context, done <-chan struct{}) error {
 	r.book.rouse() // what came since the hello was written
 	var sender sync.WaitGroup
 	sender.Go(func() { cancelOn(cancel, r.send(ctx, s, epoch, hello.Credit, done)) })
-	err = r.receive(s, epoch)
+	err = r.receive(s, epoch, cancel)
 	cancel(err)
 	sender.Wait()
 	return cause(ctx, err)
@@ -100,7 +100,7 @@ func cancelOn(cancel context.CancelCauseFunc, err error) {
 }
 
 func (r *Runner) welcome(s stream, cancel context.CancelCauseFunc) (epoch uint64, err error) {
-	timer := time.AfterFunc(welcomeTime, func() { cancel(errWelcome) })
+	timer := time.AfterFunc(r.config.Silence, func() { cancel(errWelcome) })
 	m, err := s.Recv()
 	if !timer.Stop() || err != nil {
 		return 0, errors.Join(errWelcome, err)
@@ -158,10 +158,13 @@ func messages(n news, credit wire.Credit, parting bool) (list []*dispatchv1.Leas
 	return list
 }
 
-// receive acts on what the leader says until the stream ends.
-func (r *Runner) receive(s stream, epoch uint64) error {
+// receive acts on what the leader says until the stream ends, or the leader is silent for too long.
+func (r *Runner) receive(s stream, epoch uint64, cancel context.CancelCauseFunc) error {
+	silence := time.AfterFunc(r.config.Silence, func() { cancel(errSilent) })
+	defer silence.Stop()
 	for {
 		m, err := s.Recv()
+		silence.Reset(r.config.Silence)
 		if errors.Is(err, io.EOF) {
 			return errors.New("the leader ended the stream")
 		}

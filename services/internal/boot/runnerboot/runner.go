@@ -57,7 +57,7 @@ func New(p *boot.Process, s *store.Store, leader grpc.ClientConnInterface) (*sin
 	}
 	c := sinkrunner.Default()
 	c.Name, c.Slots, c.Drain = name(), p.Config.Runner.Slots, p.Config.Runner.Drain
-	c.Acknowledge = config.RunnerAcknowledge
+	c.Acknowledge, c.Silence = config.RunnerAcknowledge, p.Config.Scheduler.Lease
 	return sinkrunner.New(c, sinkrunner.Deps{
 		Leader: leader, Store: s, Sources: sourcecache.Plain(s, sourcecache.Default()),
 		Sinks: sink.Set{source.SinkLog: logsink.New(p.Log), source.SinkHTTP: overHTTP},

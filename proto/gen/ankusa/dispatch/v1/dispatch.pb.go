@@ -1302,7 +1302,8 @@ func (x *LeaseRef) GetLeaseId() uint64 {
 	return 0
 }
 
-// Settled acknowledges outcomes.
+// Settled acknowledges outcomes. With no lease it says only that the leader is there: it comes at least as often as the leader
+// renews its lease, and a runner that hears nothing for the length of a lease looks for another leader.
 type Settled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The leases whose outcome stands in the store.
