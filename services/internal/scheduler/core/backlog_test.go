@@ -134,6 +134,34 @@ func TestAPositionStaysBehindRowsThatWait(t *testing.T) {
 	require.LessOrEqual(t, r.settled[2].Position, due)
 }
 
+func TestAPositionStaysBehindTheBacklog(t *testing.T) {
+	r := newRig(t, nil)
+	key := sink("t", "a")
+	r.join(1, 10)
+	behind := r.store(key, 1, 1)
+	r.accept(key, 1, 1)
+	r.pass(20 * time.Second)
+	r.holdScans = true
+	r.backlog(key, behind.Start, 0)
+	r.first(hook.Delivered)
+	require.LessOrEqual(t, r.settled[0].Position, behind.Start)
+}
+
+// A leader that was paused handles an outcome before its timers: rows that were to be scanned long ago are unsettled.
+func TestAPositionStaysBehindRowsThatAScanWillComeBy(t *testing.T) {
+	r := newRig(t, nil)
+	key := sink("t", "a")
+	r.join(1, 10)
+	g := r.store(key, 1, 1)
+	due := r.now.Add(10 * time.Second)
+	r.rows[hook.Ref{Hook: g.Hooks[0]}].Due = due
+	r.backlog(key, g.Start, 0)
+	r.accept(key, 1, 1)
+	r.now = r.now.Add(time.Minute)
+	r.first(hook.Delivered)
+	require.LessOrEqual(t, r.settled[0].Position, due)
+}
+
 // missing is a rig with rows behind a position and one before it, which nobody named.
 func missing(t *testing.T) (*rig, hook.SinkKey, hook.Ref, hook.Timestamp) {
 	r := newRig(t, nil)
@@ -232,11 +260,38 @@ func TestI2_ARowThatWasLeftCountsOnce(t *testing.T) {
 	r.core.Revised(r.now, "a")
 	r.pump()
 	r.answerScan()
-	r.holdScans = false
 	r.pump()
 	r.holdReads = false
 	r.pump()
+	r.holdScans = false
+	r.pump()
 	r.finish(time.Minute)
+	require.NotContains(t, r.rows, lost)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+// One that failed and was left is met again under another due time.
+func TestI2_ARowThatFailedAndWasLeftCountsOnce(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.Breakers.Failures = 2, 0 })
+	key := sink("t", "a")
+	r.join(1, 10)
+	lost := hook.Ref{Hook: r.store(key, 1, 1).Hooks[0]}
+	r.pass(time.Minute)
+	position := r.store(key, 5, 1).Start
+	r.pass(time.Minute)
+	r.holdScans = true
+	r.backlog(key, position, 6)
+	r.answerScan()
+	r.pump()
+	r.core.waiting = maxWaiting // nothing more is remembered
+	r.first(hook.Transient)
+	r.answerScan()
+	r.core.waiting = 0
+	r.pass(5 * time.Second)
+	r.holdScans = false
+	r.pump()
+	r.finish(10 * time.Second)
 	require.NotContains(t, r.rows, lost)
 	require.Empty(t, r.rows)
 	r.idle()

@@ -112,6 +112,7 @@ func TestExactlyOneProbeRunsWhileABreakerIsHalfOpen(t *testing.T) {
 	r.accept(key, 20, 10)
 	r.pass(10 * time.Second)
 	require.Len(t, r.leases, 1)
+	require.Equal(t, 1, r.core.Stats().Claimed, "nothing else holds room meanwhile")
 	r.first(hook.Delivered)
 	require.Zero(t, r.core.Stats().BreakersOpen)
 	require.Equal(t, 1, r.kinds(hook.EventBreakerClosed))

@@ -195,9 +195,6 @@ func (c *Core) position(b *backlog) hook.Timestamp {
 	if b.open {
 		at = min(at, b.from)
 	}
-	if b.scanning && b.again != 0 {
-		at = min(at, b.again)
-	}
 	if b.wake != 0 {
 		at = min(at, b.wake)
 	}

@@ -70,9 +70,14 @@ func TestAnOutcomeOfAnotherAttemptDoesNotApply(t *testing.T) {
 
 func TestALateSuccessOfAnEarlierLeaseSettles(t *testing.T) {
 	for name, when := range map[string]func(*rig){
-		"waiting":  func(r *rig) {},
-		"leased":   func(r *rig) { r.pass(2 * time.Second); require.Len(r.t, r.leases, 1) },
-		"ready":    func(r *rig) { r.configure(func(c *Config) { c.Concurrency = 1 }); r.busy(); r.pass(2 * time.Second) },
+		"waiting": func(r *rig) {},
+		"leased":  func(r *rig) { r.pass(2 * time.Second); require.Len(r.t, r.leases, 1) },
+		"ready": func(r *rig) {
+			r.configure(func(c *Config) { c.Concurrency = 1 })
+			r.accept(sink("u", "b"), 1, 1) // takes the only slot
+			r.accept(sink("t", "a"), 1, 1) // keeps the key's queue
+			r.pass(2 * time.Second)
+		},
 		"settling": func(r *rig) { r.pass(2 * time.Second); r.holdSettles = true; r.first(hook.Transient) },
 		"rereading": func(r *rig) {
 			r.pass(2 * time.Second)
@@ -94,9 +99,6 @@ func TestALateSuccessOfAnEarlierLeaseSettles(t *testing.T) {
 		})
 	}
 }
-
-// busy has another row take the only slot.
-func (r *rig) busy() { r.accept(sink("u", "b"), 1, 1) }
 
 func TestADropTellsTheRunnerOfALateSuccess(t *testing.T) {
 	r, old := one(t)
@@ -223,6 +225,28 @@ func TestALeaseThatNeverArrivedGoesBack(t *testing.T) {
 	require.Empty(t, r.settled)
 	require.Equal(t, 1, r.kinds(hook.EventAccepted), "accepted once")
 	r.deliver()
+	r.idle()
+}
+
+// A parked key holds no room.
+func TestALeaseThatNeverArrivedGoesBackToTheStoreBehindABreaker(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 1 })
+	r.join(1, 1)
+	r.join(2, 1)
+	r.accept(sink("t", "a"), 2, 1)
+	require.Len(t, r.leases, 2)
+	never, failed := r.leases[0], r.leases[1]
+	if never.Runner != runnerID(1) {
+		never, failed = failed, never
+	}
+	r.lost(1)
+	r.report(failed, hook.Outcome{Class: hook.Transient})
+	r.rejoin(1, Hello{Slots: 1})
+	require.Zero(t, r.core.Stats().Claimed)
+	r.leases = nil
+	r.pass(r.cfg.Breakers.Open)
+	r.finish(5 * time.Second)
+	require.Empty(t, r.rows)
 	r.idle()
 }
 

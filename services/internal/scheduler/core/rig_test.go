@@ -252,20 +252,20 @@ func (r *rig) keep(e *Effects) {
 }
 
 // answer lets the store answer what is not held back, and says whether anything was.
-func (r *rig) answer(*Effects) (any bool) {
+func (r *rig) answer(*Effects) (some bool) {
 	for len(r.reads) > 0 && !r.holdReads {
 		r.answerRead()
-		any = true
+		some = true
 	}
 	for len(r.scans) > 0 && !r.holdScans {
 		r.answerScan()
-		any = true
+		some = true
 	}
 	if len(r.settles) > 0 && !r.holdSettles {
 		r.answerSettles()
-		any = true
+		some = true
 	}
-	return any
+	return some
 }
 
 func (r *rig) answerRead() {

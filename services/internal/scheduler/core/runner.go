@@ -210,7 +210,7 @@ func (c *Core) Credit(now hook.Timestamp, id RunnerID, slots int) {
 	c.settleRings()
 }
 
-// Leaving: the runner takes no more attempts and goes when it has reported those it has.
+// Leaving gives the runner no more attempts and lets it go when it has reported those it has.
 func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
 	c.advance(now)
 	r := c.runners[id]
@@ -225,7 +225,7 @@ func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
 	c.done(r)
 }
 
-// Lost: the runner's stream broke. It may come back within the grace; one that had said goodbye does not.
+// Lost notes that the runner's stream broke. It may come back within the grace; one that had said goodbye does not.
 func (c *Core) Lost(now hook.Timestamp, id RunnerID) {
 	c.advance(now)
 	r := c.runners[id]

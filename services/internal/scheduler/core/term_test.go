@@ -163,27 +163,33 @@ func TestI5_ASecondHelloDuringAnAdoptionKeepsTheLease(t *testing.T) {
 
 // A row that moved on since is not the lease's any more: dropped, but a success still settles.
 func TestALeaseOfAnEarlierTermWhoseRowMovedOn(t *testing.T) {
+	moves := map[string]func(*rig, *hook.Delivery){
+		"version":  func(r *rig, d *hook.Delivery) { d.Version = r.tick() },
+		"attempts": func(_ *rig, d *hook.Delivery) { d.Attempts = 1 },
+	}
 	for name, class := range map[string]hook.Class{"running": 0, "failed": hook.Transient, "delivered": hook.Delivered} {
-		t.Run(name, func(t *testing.T) {
-			r, leases := deposed(t, 1)
-			d := *r.rows[leases[0].Delivery.Ref()]
-			d.Version, d.Attempts = r.tick(), 1
-			r.rows[d.Ref()] = &d
-			h := Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}}
-			if class != 0 {
-				h = Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: class})}}
-			}
-			r.rejoin(1, h)
-			if class == 0 {
-				require.Equal(t, []Drop{{runnerID(1), leases[0].Ref}}, r.drops)
-			} else {
-				require.Equal(t, []Ack{{runnerID(1), leases[0].Ref}}, r.acks)
-			}
-			require.Len(t, r.leases, b2i(class != hook.Delivered))
-			r.deliver()
-			require.Empty(t, r.rows)
-			r.idle()
-		})
+		for what, move := range moves {
+			t.Run(name+" "+what, func(t *testing.T) {
+				r, leases := deposed(t, 1)
+				d := *r.rows[leases[0].Delivery.Ref()]
+				move(r, &d)
+				r.rows[d.Ref()] = &d
+				h := Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}}
+				if class != 0 {
+					h = Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: class})}}
+				}
+				r.rejoin(1, h)
+				if class == 0 {
+					require.Equal(t, []Drop{{runnerID(1), leases[0].Ref}}, r.drops)
+				} else {
+					require.Equal(t, []Ack{{runnerID(1), leases[0].Ref}}, r.acks)
+				}
+				require.Len(t, r.leases, b2i(class != hook.Delivered))
+				r.deliver()
+				require.Empty(t, r.rows)
+				r.idle()
+			})
+		}
 	}
 }
 
