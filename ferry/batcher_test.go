@@ -246,7 +246,7 @@ func TestADefectReachesEveryCallerOfItsBatchAndNothingElse(t *testing.T) {
 	}{
 		"panic": {func([]parcel) []ferry.Result[int] { panic(boom) }, func(t *testing.T, err error) {
 			var p *ferry.PanicError
-			if !errors.As(err, &p) || p.Value != boom || len(p.Stack) == 0 {
+			if !errors.As(err, &p) || p.Value != any(boom) || len(p.Stack) == 0 {
 				t.Fatalf("want the panic, got %#v", err)
 			}
 			isError(t, err, boom)

@@ -33,13 +33,13 @@ func all(do func(int)) func() func(int) { return func() func(int) { return do } 
 
 // share makes b.N calls from that many goroutines, each with a function of its
 // own.
-func share(b *testing.B, callers int, make func() func(int)) {
+func share(b *testing.B, callers int, caller func() func(int)) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
-			do := make()
+			do := caller()
 			for i := c; i < b.N; i += callers {
 				do(i)
 			}
@@ -157,7 +157,7 @@ func BenchmarkIdle(b *testing.B) {
 			times := make([]time.Duration, 0, b.N)
 			for i := range b.N {
 				if rest > 0 {
-					time.Sleep(rest)
+					<-time.After(rest)
 				}
 				began := time.Now()
 				if _, err := batcher.Do(context.Background(), i); err != nil {

@@ -104,7 +104,7 @@ func TestConcurrentClosesAllWaitForTheEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		isError(t, b.Close(ctx), ferry.ErrInterrupted)
-		<-patient
+		noError(t, <-patient)
 		isError(t, a.errs[1], ferry.ErrInterrupted)
 	})
 }

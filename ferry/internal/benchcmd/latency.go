@@ -99,7 +99,7 @@ func idle(s settings, r *report) {
 	var added, rested, handoff []float64
 	for range s.rounds {
 		b, c, run := start(1000), bare.NewChannel(copyAll), echo()
-		through := func(in int) { do(b, context.Background(), in) }
+		through := func(in int) { do(context.Background(), b, in) }
 		direct := func(in int) { _, _ = run(context.Background(), []int{in}) }
 		added = append(added, lone(20*s.calls, 0, through)-lone(20*s.calls, 0, direct))
 		still := lone(s.calls, rest, direct)

@@ -40,7 +40,7 @@ func stop(b *ferry.Batcher[int, int]) {
 	}
 }
 
-func do(b *ferry.Batcher[int, int], ctx context.Context, in int) {
+func do(ctx context.Context, b *ferry.Batcher[int, int], in int) {
 	if out, err := b.Do(ctx, in); err != nil || out != in {
 		panic(fmt.Sprintf("input %d: got %d, %v", in, out, err))
 	}
@@ -49,7 +49,7 @@ func do(b *ferry.Batcher[int, int], ctx context.Context, in int) {
 func ferrySide(batch int) side {
 	return side{"ferry", func() (func(int), func()) {
 		b := start(batch)
-		return func(in int) { do(b, context.Background(), in) }, func() { stop(b) }
+		return func(in int) { do(context.Background(), b, in) }, func() { stop(b) }
 	}}
 }
 
@@ -57,7 +57,7 @@ func cancellableSide(batch int) side {
 	return side{"cancellable", func() (func(int), func()) {
 		b := start(batch)
 		ctx, cancel := context.WithCancel(context.Background())
-		return func(in int) { do(b, ctx, in) }, func() { stop(b); cancel() }
+		return func(in int) { do(ctx, b, in) }, func() { stop(b); cancel() }
 	}}
 }
 
