@@ -1,5 +1,5 @@
-// Package faultkv wraps a store of the key-value port, for tests: one wrapper injects faults by a plan, another counts.
-// Both may be used within a testing/synctest bubble.
+// Package faultkv injects faults into a store of the key-value port by a plan, for tests. It may be used within a
+// testing/synctest bubble.
 package faultkv
 
 import (

@@ -8,9 +8,23 @@ import (
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/kvtest"
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/kv/meterkv"
 )
+
+func TestConformance(t *testing.T) {
+	disk, bare := "durability is that of the store inside", "it changes nothing about a call"
+	kvtest.Run(t, kvtest.Factory{
+		Open: func(t testing.TB) kv.Store {
+			port, err := local.OpenMem(zap.NewNop())
+			require.NoError(t, err)
+			return meterkv.New(port, func([]byte) string { return "any" }, func(string) {})
+		},
+		MaxEntry:   6 << 20,
+		Exceptions: map[string]string{"OpenAt": disk, "Disk": disk, "Doubts": bare, "Outage": bare, "Stalls": bare},
+	})
+}
 
 func TestEachCallCountsOnceUnderItsFirstKey(t *testing.T) {
 	port, err := local.OpenMem(zap.NewNop())
