@@ -2,6 +2,7 @@ package hook
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -128,13 +129,8 @@ func (p RetryPolicy) Pause(attempts uint32, random float64) time.Duration {
 // ended counts an attempt and remembers it.
 func (s State) ended(o Outcome, claimed Timestamp) State {
 	s.Attempts++
-	history := make([]Attempt, 0, MaxHistory)
-	if n := len(s.History); n >= MaxHistory {
-		history = append(history, s.History[n-MaxHistory+1:]...)
-	} else {
-		history = append(history, s.History...)
-	}
-	s.History = append(history, Attempt{
+	kept := s.History[max(len(s.History)-MaxHistory+1, 0):]
+	s.History = append(slices.Clone(kept), Attempt{
 		Number: s.Attempts, At: claimed, Class: o.Class, Status: o.Status,
 		Duration: o.Duration, Reason: o.Reason, Response: o.Response,
 	})

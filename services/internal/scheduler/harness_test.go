@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,13 +89,14 @@ func (s *system) start(cfg Config) *node {
 	return n
 }
 
-// leads waits until the scheduler leads.
+// leads waits in a bubble until the scheduler leads.
 func (n *node) leads(t *testing.T) {
 	for range 1000 {
 		if n.term.Load() != nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 	}
 	t.Fatal("never led")
 }

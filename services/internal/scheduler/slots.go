@@ -62,7 +62,7 @@ func (s *slots) submit(settle core.Settle) {
 func (s *slots) close() {
 	s.cancel()
 	for _, line := range s.started {
-		line.batcher.Close(s.ctx)
+		_ = line.batcher.Close(s.ctx) // it says how much is left
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Store) Events(ctx context.Context, partition uint8, from hook.Timestamp
 				return err
 			}
 			for _, p := range pairs {
-				within.From = append(p.Key, 0)
+				within.From = after(p.Key)
 				if out, err = appendEntry(out, p, len(family), from); err != nil {
 					return err
 				}

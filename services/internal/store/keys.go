@@ -78,11 +78,11 @@ type key []byte
 func clusterKey(family byte) key { return append(make(key, 0, 64), clusterSpace, family) }
 
 func partitionKey(partition, family byte) key {
-	return append(make(key, 0, 128), partitionSpace+partition, family)
+	return append(make(key, 0, 80), partitionSpace+partition, family)
 }
 
 func (k key) text(s string) key {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] == 0 {
 			k = append(k, 0, 0xff)
 			continue
@@ -113,6 +113,9 @@ func successor(prefix []byte) []byte {
 	}
 	return nil
 }
+
+// after is the next key, in memory of its own.
+func after(k []byte) []byte { return append(bytes.Clone(k), 0) }
 
 func fenceKey(s Slot) []byte          { return partitionKey(s.Partition, famFence).u8(s.Index) }
 func epochKey(partition uint8) []byte { return partitionKey(partition, famEpoch) }

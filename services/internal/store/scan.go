@@ -130,16 +130,16 @@ const workPage = 1024
 // upwards.
 func (s *Store) Outstanding(ctx context.Context, partition uint8, visit func(Work)) error {
 	var at Work
-	settled, any := int64(0), false
+	settled, some := int64(0), false
 	flush := func() {
-		if at.Rows -= settled; any && at.Rows > 0 {
+		if at.Rows -= settled; some && at.Rows > 0 {
 			visit(at)
 		}
 	}
 	err := s.counters(ctx, partition, func(k hook.SinkKey, leader bool, c counter) {
-		if !any || k != at.Key {
+		if !some || k != at.Key {
 			flush()
-			at, settled, any = Work{Partition: partition, Key: k}, 0, true
+			at, settled, some = Work{Partition: partition, Key: k}, 0, true
 		}
 		if leader {
 			settled, at.Position = int64(c.rows), c.position
@@ -169,7 +169,7 @@ func (s *Store) counters(ctx context.Context, partition uint8, visit func(k hook
 				if err := visitCounter(p, len(family), visit); err != nil {
 					return err
 				}
-				within.From = append(p.Key, 0)
+				within.From = after(p.Key)
 			}
 			return nil
 		})

@@ -33,11 +33,12 @@ func TestL09_AHundredEqualHooksMakeOne(t *testing.T) {
 				return
 			}
 			for i, a := range accepted {
-				if a.Err != nil {
+				switch {
+				case a.Err != nil:
 					t.Error(a.Err)
-				} else if a.Duplicate != nil {
+				case a.Duplicate != nil:
 					ids <- *a.Duplicate
-				} else {
+				default:
 					ids <- batch[i].Hook.ID
 				}
 			}

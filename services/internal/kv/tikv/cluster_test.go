@@ -239,7 +239,7 @@ func TestCloseEndsCallsAndLeavesNothingBehind(t *testing.T) {
 	p := newProxy(t)
 	p.forwardTo(serve(t, tikvmock.Config{Advertise: p.addr}))
 	for _, frozen := range []bool{false, true} {
-		leaks := append(background, goleak.IgnoreCurrent())
+		leaks := append([]goleak.Option{goleak.IgnoreCurrent()}, background...)
 		s := connect(t, p.addr)
 		p.freeze(frozen)
 		stuck := make(chan error, 1)
