@@ -26,11 +26,11 @@ func Class(key []byte) string {
 	case famFence:
 		return "settle"
 	case famEpoch:
-		return "fetch"
+		return "epoch"
 	case famCounter:
 		return "counter"
 	case famDue, famLane:
-		return "row"
+		return "row" // the leader's reads, and the runners' with hook and epoch
 	case famDead, famDeadTime:
 		return "dead"
 	case famExpiry:

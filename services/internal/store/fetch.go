@@ -21,10 +21,16 @@ type Fetched struct {
 // Fetch reads epochs, rows and hooks in one snapshot and one batch get; bodies above 1 MiB take a second one.
 func (s *Store) Fetch(ctx context.Context, rows []hook.Row) ([]Fetched, error) {
 	out := make([]Fetched, len(rows))
-	keys := make([][]byte, 0, 3*len(rows))
+	keys := make([][]byte, 0, 2*len(rows)+1)
 	for i := range rows {
-		r := &rows[i]
-		keys = append(keys, epochKey(r.Partition), rowKey(r), hookKey(r.Partition, r.Key.Tenant, r.Hook))
+		keys = append(keys, rowKey(&rows[i]), hookKey(rows[i].Partition, rows[i].Key.Tenant, rows[i].Hook))
+	}
+	epochs := make(map[uint8]int, 1) // by partition, where the value stands
+	for i := range rows {
+		if _, ok := epochs[rows[i].Partition]; !ok {
+			epochs[rows[i].Partition] = len(keys)
+			keys = append(keys, epochKey(rows[i].Partition))
+		}
 	}
 	err := s.kv.View(ctx, func(r kv.Reader) error {
 		values, err := r.BatchGet(ctx, keys)
@@ -32,7 +38,8 @@ func (s *Store) Fetch(ctx context.Context, rows []hook.Row) ([]Fetched, error) {
 			return err
 		}
 		for i := range rows {
-			if out[i], err = s.fetched(ctx, r, &rows[i], values[3*i:3*i+3]); err != nil {
+			epoch := values[epochs[rows[i].Partition]]
+			if out[i], err = s.fetched(ctx, r, &rows[i], epoch, values[2*i], values[2*i+1]); err != nil {
 				return fmt.Errorf("hook %s: %w", rows[i].Hook, err)
 			}
 		}
@@ -44,21 +51,23 @@ func (s *Store) Fetch(ctx context.Context, rows []hook.Row) ([]Fetched, error) {
 	return out, nil
 }
 
-func (s *Store) fetched(ctx context.Context, r kv.Reader, row *hook.Row, values [][]byte) (f Fetched, err error) {
-	if f.Epoch, err = decodeEpoch(values[0]); err != nil {
+func (s *Store) fetched(
+	ctx context.Context, r kv.Reader, row *hook.Row, epoch, state, stored []byte,
+) (f Fetched, err error) {
+	if f.Epoch, err = decodeEpoch(epoch); err != nil {
 		return f, err
 	}
-	if values[1] != nil {
+	if state != nil {
 		d := &hook.Delivery{Row: *row}
-		if err := decodeRow(values[1], d); err != nil {
+		if err := decodeRow(state, d); err != nil {
 			return f, err
 		}
 		if d.Version == row.Version {
 			f.Delivery = d
 		}
 	}
-	if values[2] != nil {
-		f.Hook, err = readHook(ctx, r, row.Partition, row.Key.Tenant, row.Hook, values[2])
+	if stored != nil {
+		f.Hook, err = readHook(ctx, r, row.Partition, row.Key.Tenant, row.Hook, stored)
 	}
 	return f, err
 }
