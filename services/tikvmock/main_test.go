@@ -12,8 +12,7 @@ import (
 
 func TestRunPrintsTheAddressAndEndsWithItsContext(t *testing.T) {
 	for _, advertise := range []string{"", "proxy.example:1"} {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx, cancel := context.WithCancel(t.Context())
 		out, in := io.Pipe()
 		ended := make(chan error, 1)
 		go func() { ended <- run(ctx, []string{"--advertise", advertise, "--path", t.TempDir()}, in) }()
