@@ -24,7 +24,8 @@ import (
 	"ankusa.dev/services/internal/wire"
 )
 
-func TestL48_NeitherLogsNorOutcomesHoldASecretOrAPayload(t *testing.T) {
+// garbler answers with an error, or with what is no HTTP.
+func garbler(t *testing.T) string {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "SECRET-garbage") {
 			conn, _, err := http.NewResponseController(w).Hijack()
@@ -36,10 +37,15 @@ func TestL48_NeitherLogsNorOutcomesHoldASecretOrAPayload(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
-	defer receiver.Close()
+	t.Cleanup(receiver.Close)
+	return receiver.URL
+}
+
+// secretive is a source whose sinks have a secret wherever there may be one.
+func secretive(receiver string) *source.Source {
 	src := newSource("http", "http", "http", "log")
 	for i, url := range []string{
-		receiver.URL + "/SECRET-path?token=SECRET-query", receiver.URL + "/SECRET-garbage",
+		receiver + "/SECRET-path?token=SECRET-query", receiver + "/SECRET-garbage",
 		"http://user:SECRET-password@example.com",
 	} {
 		src.Sinks[i].HTTP = source.HTTP{
@@ -48,6 +54,20 @@ func TestL48_NeitherLogsNorOutcomesHoldASecretOrAPayload(t *testing.T) {
 			Headers: map[string]source.Secret{"x-token": source.NewSecret("SECRET-header")},
 		}
 	}
+	return src
+}
+
+// realSinks are those of production, free to dial the loopback.
+func realSinks(t *testing.T, log *zap.Logger) sink.Set {
+	config := httpsink.Default()
+	config.Policy = egress.New(egress.Config{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	sinkHTTP, err := httpsink.New(config, prometheus.NewRegistry())
+	require.NoError(t, err)
+	return sink.Set{source.SinkHTTP: sinkHTTP, source.SinkLog: logsink.New(log)}
+}
+
+func TestL48_NeitherLogsNorOutcomesHoldASecretOrAPayload(t *testing.T) {
+	src := secretive(garbler(t))
 	var logs strings.Builder
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewDevelopmentEncoderConfig()),
 		zapcore.Lock(zapcore.AddSync(&logs)), zap.DebugLevel))
@@ -55,14 +75,9 @@ func TestL48_NeitherLogsNorOutcomesHoldASecretOrAPayload(t *testing.T) {
 	h.sources = &fakeSources{read: func(string, string, hook.Timestamp) (*source.Source, error) { return src, nil }}
 	server, conn := h.connect()
 	defer server.Stop()
-	policy := egress.New(egress.Config{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	config := httpsink.Default()
-	config.Policy = policy
-	sinkHTTP, err := httpsink.New(config, prometheus.NewRegistry())
-	require.NoError(t, err)
 	runner, err := New(Default(), Deps{
 		Leader: conn, Store: h.store, Sources: h.sources, Log: log, Metrics: prometheus.NewRegistry(),
-		Sinks: sink.Set{source.SinkHTTP: sinkHTTP, source.SinkLog: logsink.New(log)},
+		Sinks: realSinks(t, log),
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
