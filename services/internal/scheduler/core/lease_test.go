@@ -235,9 +235,9 @@ func TestALeaseThatNeverArrivedGoesBackToTheStoreBehindABreaker(t *testing.T) {
 	r.join(2, 1)
 	r.accept(sink("t", "a"), 2, 1)
 	require.Len(t, r.leases, 2)
-	never, failed := r.leases[0], r.leases[1]
-	if never.Runner != runnerID(1) {
-		never, failed = failed, never
+	failed := r.leases[1]
+	if failed.Runner == runnerID(1) {
+		failed = r.leases[0]
 	}
 	r.lost(1)
 	r.report(failed, hook.Outcome{Class: hook.Transient})

@@ -71,7 +71,8 @@ func (c *Core) expect(b *backlog, rows int64) {
 	b.need, b.passed, b.since = rows, 0, c.now
 	for _, e := range b.unsettled {
 		if e.stands() {
-			e.claim.seen, e.claim.newer = false, b.newer(&e.claim.Row)
+			// The counters may know of a settle that the core has no answer to yet.
+			e.claim.seen, e.claim.newer = false, b.newer(&e.claim.Row) || e.claim.state == settling
 		}
 	}
 }
