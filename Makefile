@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/bin/tools:$(PATH)
 
 # All modules of the workspace, as package patterns.
 PKGS = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
-MAINS = $(shell go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./services/...)
+MAINS = $(shell go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./services/... | grep -v /internal/)
 BENCH ?=
 
 # A tool group is current while the versions in its module and the Go release are those it was built from.
@@ -16,7 +16,7 @@ PROTOC := $(call stamp,protoc)
 LINT := $(call stamp,lint)
 TEST := $(call stamp,test)
 
-.PHONY: help run build test test-long bench gen lint verify setup tools \
+.PHONY: help run build test test-repeat test-long bench gen lint verify setup tools \
         verify-gen verify-proto verify-vet verify-format verify-tidy
 
 help: ## Lists the targets.
@@ -32,7 +32,12 @@ build: ## Builds every binary into bin.
 test: setup $(TEST) ## Runs the tests of all modules under the race detector.
 	gotestsum --format pkgname-and-test-fails -- -race -timeout 20m $(PKGS)
 
-test-long: setup $(TEST) ## Runs the model check, every test 20 times, and the long forms of the tests that have one.
+test-repeat: setup $(TEST) ## Runs every test but those of whole processes 20 times, few seeds of each simulation.
+	ANKUSA_SIM_SEEDS=3 ANKUSA_SHELL_SEEDS=1 gotestsum --format pkgname-and-test-fails -- \
+		-race -count=20 -timeout 120m $(filter-out ./e2e/...,$(PKGS))
+
+test-long: $(TEST) ## Runs the model check, the simulations over many seeds, the fuzz targets and the long end-to-end tests.
+	@scripts/setup.sh spin
 	scripts/test-long.sh $(PKGS)
 
 bench: ## Runs all benchmarks, or the ones that BENCH names; one JSON line each.
@@ -66,7 +71,7 @@ verify-format:
 verify-tidy:
 	scripts/tidy-check.sh
 
-setup: ## Installs the Debian packages that are missing.
+setup: ## Installs the C compiler if it is missing.
 	@scripts/setup.sh
 
 tools: $(BUF) $(PROTOC) $(LINT) $(TEST) ## Builds all tools.

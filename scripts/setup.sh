@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build and the tests need, where they are missing. Go, git, make, curl and Node
-# are taken as given; all other tools are built from scripts/tools.
+# Installs Debian packages where their commands are missing: a C compiler, which the race detector needs, and what is
+# named besides (spin, for the batcher's model). Go, git, make, curl and Node are taken as given; all other tools are
+# built from scripts/tools.
 set -euo pipefail
 
 missing=()
-command -v cc >/dev/null || missing+=(gcc libc6-dev)   # the race detector needs cgo; spin compiles its checker
-command -v spin >/dev/null || missing+=(spin)          # the batcher's model
+command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+for package in "$@"; do
+  command -v "$package" >/dev/null || missing+=("$package")
+done
 
 if [ "${#missing[@]}" -eq 0 ]; then
   echo "setup: all packages are there"
