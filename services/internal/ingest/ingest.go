@@ -54,6 +54,7 @@ type Ingest struct {
 	id       [16]byte
 	acceptor *accept.Acceptor
 	notifier *notify.Notifier
+	writer   *store.Writer
 	server   *http.Server
 }
 
@@ -65,6 +66,7 @@ func New(c Config, d Deps) (*Ingest, error) {
 	i := &Ingest{config: c, deps: d}
 	rand.Read(i.id[:])
 	writer := d.Store.NewWriter(i.id)
+	i.writer = writer
 	i.notifier = notify.New(d.Scheduler, i.id, writer, d.Metrics, d.Log)
 	i.acceptor = accept.New(c.Accept, accept.Deps{
 		Sources: d.Store, Writer: writer, Partition: d.Store.Partition, Notifier: i.notifier, Metrics: d.Metrics,
@@ -112,6 +114,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 	defer stopNotifying()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = i.notifier.Run(notifying) }) // never fails
+	wg.Go(func() { i.beat(notifying) })
 	served := make(chan error, 1)
 	wg.Go(func() { served <- i.server.Serve(i.deps.Listener) })
 	var failed error
@@ -123,6 +126,25 @@ func (i *Ingest) Run(ctx context.Context) error {
 		stopNotifying()
 		wg.Wait()
 	}))
+}
+
+// beatPeriod is well within the ten minutes after which a leader folds the counters of a silent writer.
+const beatPeriod = time.Minute
+
+// beat says now and then that the writer lives, for leaders that it cannot reach.
+func (i *Ingest) beat(ctx context.Context) {
+	ticker := time.NewTicker(beatPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := i.writer.Beat(ctx); err != nil {
+			i.deps.Log.Warn("writer's record not renewed", zap.Error(err))
+		}
+	}
 }
 
 // stop ends the parts in the order in which hooks pass them.

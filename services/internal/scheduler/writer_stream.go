@@ -11,6 +11,7 @@ import (
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
 
@@ -110,21 +111,33 @@ func (a *acks) send(ctx context.Context, stream grpc.ServerStreamingServer[dispa
 const (
 	// writerGrace is how long a writer may be away before what it may have committed and not named is looked for.
 	writerGrace = 5 * time.Second
-	// flagPeriod is how often raised flags are looked for.
-	flagPeriod = 10 * time.Second
+	// writerPeriod is how often the writers' records are looked at.
+	writerPeriod = 5 * time.Second
+	// writerGone is how long a writer that is not connected may be silent before its counters are folded.
+	writerGone = 10 * time.Minute
 )
 
 // writers looks for rows that nobody will name: a writer that went away may have committed some, and one that reached
-// no leader raised a flag.
+// no leader raised a flag. It also folds the counters of those that are gone for good.
 type writers struct {
 	term *term
 	mu   sync.Mutex
 	here map[wire.RunID]int
 	gone map[wire.RunID]time.Time
+
+	beats map[wire.RunID]beat // run owns it
+}
+
+// beat is what a writer's record said last, and since when.
+type beat struct {
+	store.WriterRecord
+	since time.Time
 }
 
 func newWriters(t *term) *writers {
-	return &writers{term: t, here: make(map[wire.RunID]int), gone: make(map[wire.RunID]time.Time)}
+	return &writers{
+		term: t, here: make(map[wire.RunID]int), gone: make(map[wire.RunID]time.Time), beats: make(map[wire.RunID]beat),
+	}
 }
 
 func (w *writers) joined(id wire.RunID) {
@@ -143,6 +156,12 @@ func (w *writers) parted(id wire.RunID) {
 	}
 }
 
+func (w *writers) connected(id wire.RunID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.here[id] > 0
+}
+
 // missing forgets and counts the writers that have been away for longer than the grace.
 func (w *writers) missing() (n int) {
 	w.mu.Lock()
@@ -158,25 +177,46 @@ func (w *writers) missing() (n int) {
 
 // run recounts whenever a writer stays away or has raised its flag.
 func (w *writers) run(ctx context.Context) {
-	flags := make(map[wire.RunID]bool)
-	for sleep(ctx, flagPeriod/2) {
-		n := w.missing()
-		raised, err := w.term.scheduler.deps.Store.Flagged(ctx)
+	for sleep(ctx, writerPeriod) {
+		records, err := w.term.scheduler.deps.Store.Writers(ctx)
 		if err != nil {
-			w.term.log.Warn("writers' flags not readable", zap.Error(err))
+			w.term.log.Warn("writers not readable", zap.Error(err))
 			continue
 		}
-		now := make(map[wire.RunID]bool, len(raised))
-		for _, id := range raised {
-			now[id] = true
-			if !flags[id] {
-				n++
-			}
-		}
-		flags = now
-		if n > 0 {
+		if n := w.missing() + w.look(records); n > 0 {
 			w.term.log.Info("writers away or flagged, counting rows", zap.Int("writers", n))
 			w.term.recount(ctx)
 		}
+		w.fold(ctx)
+	}
+}
+
+// look remembers the records and counts the flags that were raised since the last look.
+func (w *writers) look(records []store.WriterRecord) (raised int) {
+	now := make(map[wire.RunID]beat, len(records))
+	for _, r := range records {
+		last, known := w.beats[r.ID]
+		if r.Flagged && !last.Flagged {
+			raised++
+		}
+		if !known || last.WriterRecord != r {
+			last = beat{r, time.Now()}
+		}
+		now[r.ID] = last
+	}
+	w.beats = now
+	return raised
+}
+
+// fold folds one writer that is gone, if there is one.
+func (w *writers) fold(ctx context.Context) {
+	for id, b := range w.beats {
+		if w.connected(id) || time.Since(b.since) < writerGone {
+			continue
+		}
+		if err := w.term.leader.Fold(ctx, id); err != nil {
+			w.term.log.Warn("writer's counters not folded", zap.Binary("writer_id", id[:]), zap.Error(err))
+		}
+		return
 	}
 }

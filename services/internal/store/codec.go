@@ -281,13 +281,16 @@ func decodeDead(b []byte, d *DeadLetter) error {
 // counter is cumulative and has one writer. A writer counts what it committed; the leader counts what it settled.
 type counter struct {
 	rows, bytes uint64
-	dead        uint64         // leader: dead letters written, less those that left
-	turns       uint64         // leader: settlements of any kind, so that each commit changes the counter
-	position    hook.Timestamp // leader: no unsettled row is due before it
+	dead        uint64 // leader: dead letters written, less those that left
+	// leader: what writers committed that are gone; it counts as theirs.
+	foldedRows, foldedBytes uint64
+	turns                   uint64         // leader: settlements of any kind, so that each commit changes the counter
+	position                hook.Timestamp // leader: no unsettled row is due before it
 }
 
 func (c *counter) encode() []byte {
-	return newValue(32).uint(2, c.rows).uint(3, c.bytes).uint(4, c.dead).fixed(5, uint64(c.position)).uint(6, c.turns)
+	return newValue(32).uint(2, c.rows).uint(3, c.bytes).uint(4, c.dead).fixed(5, uint64(c.position)).uint(6, c.turns).
+		uint(7, c.foldedRows).uint(8, c.foldedBytes)
 }
 
 func decodeCounter(b []byte) (c counter, err error) {
@@ -306,6 +309,10 @@ func decodeCounter(b []byte) (c counter, err error) {
 			c.position = hook.Timestamp(f.v)
 		case 6:
 			c.turns = f.v
+		case 7:
+			c.foldedRows = f.v
+		case 8:
+			c.foldedBytes = f.v
 		}
 		return nil
 	})

@@ -82,8 +82,8 @@ func (s *Store) deadTotal(ctx context.Context, f DeadFilter, page *DeadLetters) 
 	}
 	total := int64(0)
 	for p := range s.partitions {
-		err := s.counters(ctx, uint8(p), func(k hook.SinkKey, leader bool, c counter) {
-			if leader && (f.Tenant == "" || f.Tenant == k.Tenant) {
+		err := s.counters(ctx, uint8(p), func(k hook.SinkKey, writer []byte, c counter) {
+			if len(writer) == 0 && (f.Tenant == "" || f.Tenant == k.Tenant) {
 				total += int64(c.dead)
 			}
 		})

@@ -64,6 +64,13 @@ func incoming(src *source.Source, tenant, dedupe string, body []byte) Incoming {
 	return in
 }
 
+// recorded is a writer past its first commit.
+func (b *bench) recorded() *Writer {
+	w := b.NewWriter(random16())
+	w.recorded.Store(true)
+	return w
+}
+
 func (b *bench) commit(w *Writer, batch ...Incoming) ([]Accepted, []Group) {
 	accepted, groups, err := w.Commit(b.t.Context(), b.Partition(batch[0].Hook.Tenant, 0), batch)
 	require.NoError(b.t, err)

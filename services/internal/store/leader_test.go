@@ -244,3 +244,36 @@ func TestTheLogOfEventsHoldsWhatSettlesBrought(t *testing.T) {
 	require.Empty(t, kept)
 	require.Empty(t, b.keys(famHistory))
 }
+
+func TestAGoneWritersCountersAreFolded(t *testing.T) {
+	b := newBench(t, nil)
+	src := b.source("s", 2)
+	gone, other := b.NewWriter(random16()), b.NewWriter(random16())
+	require.NoError(t, gone.Beat(t.Context()))
+	_, groups := b.commit(gone, incoming(src, "acme", "", nil), incoming(src, "acme", "", nil))
+	b.commit(other, incoming(src, "acme", "", nil))
+	leader := b.lead()
+	rows := b.rows(groups)
+	require.Len(t, rows, 6)
+	b.settle(leader, settled(rows[0], hook.Complete))
+	require.NoError(t, leader.Fold(t.Context(), gone.ID()))
+	require.EqualValues(t, 5, b.outstanding(), "what the writer committed still counts")
+	require.Len(t, b.keys(famCounter), 4)
+	b.settle(leader, settled(rows[1], hook.Complete), settled(rows[2], hook.Complete))
+	require.EqualValues(t, 3, b.outstanding())
+	records, err := b.Writers(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, records)
+	for _, d := range rows[3:] {
+		b.settle(leader, settled(d, hook.Complete))
+	}
+	require.NoError(t, leader.Fold(t.Context(), other.ID()))
+	require.Zero(t, b.outstanding())
+	require.Empty(t, b.keys(famCounter), "counters with nothing outstanding go")
+	require.NoError(t, leader.Fold(t.Context(), other.ID()), "folding again changes nothing")
+	old := leader
+	b.lead()
+	_, groups = b.commit(gone, incoming(src, "acme", "", nil))
+	require.ErrorIs(t, old.Fold(t.Context(), gone.ID()), ErrDeposed)
+	require.Len(t, b.rows(groups), 2)
+}

@@ -20,43 +20,40 @@ type Runner struct {
 
 // PutRunner records a runner.
 func (l *Leader) PutRunner(ctx context.Context, r Runner) error {
-	return l.runner(ctx, r.ID, func(t kv.Txn) error {
+	return l.cluster(ctx, "record runner", r.ID, func(t kv.Txn) error {
 		return t.Put(runnerKey(r.ID[:]), newValue(64).text(2, r.Name).uint(3, uint64(r.Longest)))
 	})
 }
 
 // RemoveRunner forgets a runner.
 func (l *Leader) RemoveRunner(ctx context.Context, id [16]byte) error {
-	return l.runner(ctx, id, func(t kv.Txn) error { return t.Delete(runnerKey(id[:])) })
+	return l.cluster(ctx, "forget runner", id, func(t kv.Txn) error { return t.Delete(runnerKey(id[:])) })
 }
 
-// runner changes a record under the first partition's fence.
-func (l *Leader) runner(ctx context.Context, id [16]byte, change func(kv.Txn) error) error {
+// cluster changes a record of the cluster's under a fence of the first partition.
+func (l *Leader) cluster(ctx context.Context, what string, id [16]byte, change func(kv.Txn) error) error {
 	slot := SlotOf(0, string(id[:]))
 	_, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
+		if err := change(t); err != nil {
+			return err
+		}
 		b, err := t.Get(ctx, fenceKey(slot))
 		if err != nil {
 			return err
 		}
-		if err := l.hold(t, slot, b); err != nil {
-			return err
-		}
-		return change(t)
+		return l.hold(t, slot, b)
 	})
 	if err != nil {
-		return fmt.Errorf("record runner %x: %w", id, err)
+		return fmt.Errorf("%s %x: %w", what, id, err)
 	}
 	return nil
 }
-
-// maxRunners bounds the records that are read.
-const maxRunners = 4096
 
 // Runners reads the records of all runners.
 func (s *Store) Runners(ctx context.Context) (out []Runner, err error) {
 	family := clusterKey(famRunner)
 	err = s.kv.View(ctx, func(r kv.Reader) error {
-		pairs, err := r.Scan(ctx, kv.Scan{Range: family.all(), Limit: maxRunners})
+		pairs, err := r.Scan(ctx, kv.Scan{Range: family.all(), Limit: maxRecords})
 		for i := 0; i < len(pairs) && err == nil; i++ {
 			var rec Runner
 			copy(rec.ID[:], readKey(pairs[i].Key, len(family)).take(16))
@@ -77,29 +74,6 @@ func (s *Store) Runners(ctx context.Context) (out []Runner, err error) {
 		return nil, fmt.Errorf("read runners: %w", err)
 	}
 	return out, nil
-}
-
-// Flagged tells whether a writer has raised its flag.
-func (s *Store) Flagged(ctx context.Context) (ids [][16]byte, err error) {
-	family := clusterKey(famWriter)
-	err = s.kv.View(ctx, func(r kv.Reader) error {
-		pairs, err := r.Scan(ctx, kv.Scan{Range: family.all(), Limit: maxRunners})
-		for i := 0; i < len(pairs) && err == nil; i++ {
-			up := false
-			err = decode("writer", pairs[i].Value, func(f field) error {
-				up = up || f.num == 2 && f.flag()
-				return nil
-			})
-			if up {
-				ids = append(ids, [16]byte(readKey(pairs[i].Key, len(family)).take(16)))
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read writers: %w", err)
-	}
-	return ids, nil
 }
 
 // sweepPage bounds the dedupe keys that one transaction removes.

@@ -136,13 +136,13 @@ func (s *Store) Outstanding(ctx context.Context, partition uint8, visit func(Wor
 			visit(at)
 		}
 	}
-	err := s.counters(ctx, partition, func(k hook.SinkKey, leader bool, c counter) {
+	err := s.counters(ctx, partition, func(k hook.SinkKey, writer []byte, c counter) {
 		if !some || k != at.Key {
 			flush()
 			at, settled, some = Work{Partition: partition, Key: k}, 0, true
 		}
-		if leader {
-			settled, at.Position = int64(c.rows), c.position
+		if len(writer) == 0 {
+			settled, at.Position = int64(c.rows)-int64(c.foldedRows), c.position
 			return
 		}
 		at.Rows += int64(c.rows)
@@ -154,8 +154,8 @@ func (s *Store) Outstanding(ctx context.Context, partition uint8, visit func(Wor
 	return nil
 }
 
-// counters visits the counters of a partition in key order.
-func (s *Store) counters(ctx context.Context, partition uint8, visit func(k hook.SinkKey, leader bool, c counter)) error {
+// counters visits the counters of a partition in key order; the leader's has no writer.
+func (s *Store) counters(ctx context.Context, partition uint8, visit func(k hook.SinkKey, writer []byte, c counter)) error {
 	family := partitionKey(partition, famCounter)
 	within := family.all()
 	for more := true; more; {
@@ -180,7 +180,7 @@ func (s *Store) counters(ctx context.Context, partition uint8, visit func(k hook
 	return nil
 }
 
-func visitCounter(p kv.Pair, prefix int, visit func(hook.SinkKey, bool, counter)) error {
+func visitCounter(p kv.Pair, prefix int, visit func(hook.SinkKey, []byte, counter)) error {
 	k := readKey(p.Key, prefix)
 	sink := k.sinkKey()
 	if k.err != nil {
@@ -190,7 +190,7 @@ func visitCounter(p kv.Pair, prefix int, visit func(hook.SinkKey, bool, counter)
 	if err != nil {
 		return err
 	}
-	visit(sink, len(k.rest) == 0, c)
+	visit(sink, k.rest, c)
 	return nil
 }
 

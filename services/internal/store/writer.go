@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ankusa.dev/services/internal/hook"
@@ -57,9 +58,11 @@ type Group struct {
 // Writer commits the hooks of one run of an ingest process, one batch at a time for each partition. It is safe for
 // concurrent use; calls for one partition wait for each other.
 type Writer struct {
-	store *Store
-	id    [16]byte
-	parts []partWriter
+	store    *Store
+	id       [16]byte
+	flagged  atomic.Bool
+	recorded atomic.Bool
+	parts    []partWriter
 }
 
 type partWriter struct {
@@ -95,6 +98,9 @@ func (w *Writer) Commit(ctx context.Context, partition uint8, batch []Incoming) 
 	defer p.mu.Unlock()
 	if err := w.resolve(ctx, p); err != nil {
 		return nil, nil, fmt.Errorf("resolve the commit before: %w: %w", kv.ErrUnavailable, err)
+	}
+	if err := w.introduce(ctx); err != nil {
+		return nil, p.takeLate(), fmt.Errorf("%w: %v", kv.ErrUnavailable, err)
 	}
 	c := commit{writer: w, part: p, partition: partition, groups: p.takeLate()}
 	result := c.all(ctx, batch)
@@ -257,20 +263,4 @@ func readCounter(ctx context.Context, r kv.Reader, key []byte) (counter, error) 
 		return counter{}, err
 	}
 	return decodeCounter(b)
-}
-
-// RaiseFlag tells whoever leads next that this writer has rows which no leader acknowledged.
-func (w *Writer) RaiseFlag(ctx context.Context) error { return w.bit(ctx, true) }
-
-// LowerFlag takes that back.
-func (w *Writer) LowerFlag(ctx context.Context) error { return w.bit(ctx, false) }
-
-func (w *Writer) bit(ctx context.Context, up bool) error {
-	_, err := kv.Retry(ctx, w.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		return t.Put(writerKey(w.id[:]), newValue(16).uint(2, bit(up)).fixed(3, uint64(t.Timestamp())))
-	})
-	if err != nil {
-		return fmt.Errorf("flag writer %x: %w", w.id, err)
-	}
-	return nil
 }

@@ -79,7 +79,7 @@ func TestL11_ACommitOfUnknownFateIsFoundOut(t *testing.T) {
 			src := b.source("s", 1)
 			b.port = faultkv.New(b.kv.(*faultkv.Store).Unwrap(), faultkv.Script(faultkv.Update, faultkv.Fault{Kind: kind}))
 			b.kv = b.port
-			w := b.NewWriter(random16())
+			w := b.recorded()
 			accepted, groups, err := w.Commit(t.Context(), b.Partition("acme", 0), []Incoming{incoming(src, "acme", "", []byte("x"))})
 			if landed {
 				require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestL11_AFateThatCannotBeFoundOutYetIsNamedLater(t *testing.T) {
 	src := b.source("s", 1)
 	b.kv = faultkv.New(b.port.Unwrap(), faultkv.Script(faultkv.Update,
 		faultkv.Fault{Kind: faultkv.UndeterminedLanded}, faultkv.Fault{Kind: faultkv.Unavailable}))
-	w := b.NewWriter(random16())
+	w := b.recorded()
 	partition := b.Partition("acme", 0)
 	_, groups, err := w.Commit(t.Context(), partition, []Incoming{incoming(src, "acme", "evt_1", nil)})
 	require.ErrorIs(t, err, kv.ErrUndetermined)
