@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ func shorten(key string) string {
 
 func jsonKey(h *hook.Hook, path string, limit int) string {
 	body := plainBody(h, limit)
-	if !gjson.ValidBytes(body) {
+	if !validJSON(body) {
 		return ""
 	}
 	switch r := gjson.GetBytes(body, path); {
@@ -86,6 +87,19 @@ func jsonKey(h *hook.Hook, path string, limit int) string {
 	default:
 		return ""
 	}
+}
+
+// maxNesting is how many brackets a body may hold to be checked by gjson, whose recursion costs some 100 bytes of stack
+// for each that is open. It is the nesting that encoding/json stops at.
+const maxNesting = 10_000
+
+// validJSON says whether a body is JSON that nests no deeper than maxNesting. Beyond that many brackets the slower
+// checker decides, which does not recurse.
+func validJSON(body []byte) bool {
+	if bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxNesting {
+		return json.Valid(body)
+	}
+	return gjson.ValidBytes(body)
 }
 
 func integer(s string) bool {

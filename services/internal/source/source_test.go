@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -259,4 +260,28 @@ func TestHeadersAreForwardedByNameAndWithinTheCaps(t *testing.T) {
 	kept, _, size = s.Forward(headers)
 	require.Equal(t, []hook.Header{{Name: "other", Value: "12345"}}, kept, "dropped whole, and what still fits goes on")
 	require.Equal(t, 1, size)
+}
+
+// A body of nothing but brackets once took the whole stack, and with it the process.
+func TestNoKeyIsReadFromABodyThatNestsDeeply(t *testing.T) {
+	const size = 4 << 20
+	gzipped := []hook.Header{{Name: "Content-Encoding", Value: "gzip"}}
+	for name, body := range map[string]string{
+		"lists":   `{"a":"x","b":` + strings.Repeat("[", size),
+		"objects": `{"a":"x","b":` + strings.Repeat(`{"":`, size/4),
+		"valid":   `{"a":"x","b":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2) + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := debug.SetMaxStack(16 << 20)
+			defer debug.SetMaxStack(before)
+			d := &source.Dedupe{JSON: "a"}
+			require.Empty(t, d.Key(&hook.Hook{Body: []byte(body)}, 8<<20))
+			require.Empty(t, d.Key(&hook.Hook{Headers: gzipped, Body: zipped(t, body)}, 8<<20))
+		})
+	}
+}
+
+func TestAKeyIsReadBesideManyBrackets(t *testing.T) {
+	body := `{"text":"` + strings.Repeat("[", 100_000) + `","list":[` + strings.Repeat("[],", 100_000) + `{}],"a":"x"}`
+	require.Equal(t, "x", (&source.Dedupe{JSON: "a"}).Key(&hook.Hook{Body: []byte(body)}, 8<<20))
 }
