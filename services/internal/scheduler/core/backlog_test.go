@@ -95,6 +95,23 @@ func TestL10_ALateCommitBelowTheScansPositionIsNotMissed(t *testing.T) {
 	r.idle()
 }
 
+// The same, at the very time that the cursor stands at.
+func TestL10_ALateCommitAtTheCursorsTimeIsNotMissed(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Default.MaxInflight = 1 })
+	key := sink("t", "a")
+	r.join(1, 10)
+	g := r.store(key, 2, 1)
+	late := r.rows[hook.Ref{Hook: g.Hooks[0]}]
+	delete(r.rows, late.Ref())
+	r.backlog(key, g.Start, 0)
+	require.Len(t, r.leases, 1, "the cursor stands behind the second row")
+	r.rows[late.Ref()] = late
+	r.notify(g)
+	r.deliver()
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 func TestL10_APositionStaysBehindWhatIsUnsettledAndWhatMayStillCommit(t *testing.T) {
 	r := newRig(t, nil)
 	key := sink("t", "a")

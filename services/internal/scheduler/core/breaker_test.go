@@ -118,6 +118,24 @@ func TestExactlyOneProbeRunsWhileABreakerIsHalfOpen(t *testing.T) {
 	require.Equal(t, 1, r.kinds(hook.EventBreakerClosed))
 }
 
+// Rows that are named together while nothing was there to probe with.
+func TestOneOfManyNamedRowsIsTheProbe(t *testing.T) {
+	r := newRig(t, nil)
+	r.policy(func(p *hook.RetryPolicy) { p.Base, p.Max = time.Hour, time.Hour })
+	key := sink("t", "a")
+	r.join(1, 100)
+	r.accept(key, 3, 10)
+	r.all(hook.Transient)
+	r.pass(r.cfg.Breakers.Open)
+	require.Equal(t, 1, r.core.Stats().BreakersOpen)
+	r.accept(key, 5, 10)
+	require.Len(t, r.leases, 1)
+	r.deliver()
+	r.finish(time.Hour + time.Second)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 func TestAProbeWithoutAVerdictHandsOnToTheNextRow(t *testing.T) {
 	for _, class := range []hook.Class{hook.Gone, hook.SourceGone, hook.SinkGone, hook.NotStarted, hook.Lost} {
 		r, _ := broken(t, 50, nil)
