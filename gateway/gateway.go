@@ -110,6 +110,7 @@ func New(cfg Config, d Deps) (http.Handler, error) {
 	operations, err := operationsOf(
 		adminv1.File_ankusa_admin_v1_source_proto.Services(),
 		adminv1.File_ankusa_admin_v1_dead_letter_proto.Services(),
+		adminv1.File_ankusa_admin_v1_hook_proto.Services(),
 		eventv1.File_ankusa_event_v1_event_proto.Services(),
 	)
 	if err != nil {
@@ -158,6 +159,7 @@ func newTranslator(cfg Config, d Deps) (*runtime.ServeMux, error) {
 	return mux, errors.Join(
 		adminv1.RegisterSourceServiceHandlerClient(ctx, mux, adminv1.NewSourceServiceClient(d.Admin)),
 		adminv1.RegisterDeadLetterServiceHandlerClient(ctx, mux, adminv1.NewDeadLetterServiceClient(d.Admin)),
+		adminv1.RegisterHookServiceHandlerClient(ctx, mux, adminv1.NewHookServiceClient(d.Admin)),
 		eventv1.RegisterEventServiceHandlerClient(ctx, mux, watcher{eventv1.NewEventServiceClient(d.Leader), cfg.CallTimeout}),
 	)
 }

@@ -103,3 +103,15 @@ type Outcome struct {
 	// Response holds the first bytes of the answer, at most MaxResponse.
 	Response []byte
 }
+
+var classNames = [...]string{
+	"", "delivered", "transient", "throttled", "permanent", "permanent_config", "timeout", "gone", "source_gone",
+	"sink_gone", "not_started", "lost",
+}
+
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return ""
+}

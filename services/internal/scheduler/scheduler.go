@@ -60,6 +60,7 @@ type Deps struct {
 type Scheduler struct {
 	adminv1.UnimplementedSourceServiceServer
 	adminv1.UnimplementedDeadLetterServiceServer
+	adminv1.UnimplementedHookServiceServer
 	dispatchv1.UnimplementedDispatchServiceServer
 	eventv1.UnimplementedEventServiceServer
 
@@ -92,6 +93,7 @@ func New(cfg Config, d Deps) (*Scheduler, error) {
 func (s *Scheduler) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterSourceServiceServer(r, s)
 	adminv1.RegisterDeadLetterServiceServer(r, s)
+	adminv1.RegisterHookServiceServer(r, s)
 	dispatchv1.RegisterDispatchServiceServer(r, s)
 	eventv1.RegisterEventServiceServer(r, s)
 }
@@ -273,7 +275,8 @@ func (s *Scheduler) serving(leads bool) {
 }
 
 func (s *Scheduler) serveAdmin(status healthpb.HealthCheckResponse_ServingStatus) {
-	s.setHealth(status, adminv1.SourceService_ServiceDesc.ServiceName, adminv1.DeadLetterService_ServiceDesc.ServiceName)
+	s.setHealth(status, adminv1.SourceService_ServiceDesc.ServiceName, adminv1.DeadLetterService_ServiceDesc.ServiceName,
+		adminv1.HookService_ServiceDesc.ServiceName)
 }
 
 func (s *Scheduler) setHealth(status healthpb.HealthCheckResponse_ServingStatus, services ...string) {

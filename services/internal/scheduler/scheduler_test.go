@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
@@ -75,6 +78,45 @@ func TestAFailureIsRetriedAndItsAttemptsStandInTheRow(t *testing.T) {
 		require.Equal(t, "http: status 410", dead.Entries[0].Reason)
 		require.Equal(t, hook.ErrorPermanent, dead.Entries[0].Class)
 		require.Equal(t, "text/plain", dead.Entries[0].ContentType)
+	})
+}
+
+func TestWhatHappenedToAHookCanBeReadAtAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 2)
+		r, w := newRunner(t), s.writer()
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		ids, groups := w.commit("demo", "acme", 1)
+		look := func() *adminv1.GetHookResponse {
+			out, err := n.GetHook(t.Context(), &adminv1.GetHookRequest{Tenant: "acme", Id: ids[0].String()})
+			require.NoError(t, err)
+			require.Len(t, out.GetDeliveries(), 2)
+			return out
+		}
+		require.Equal(t, "pending", look().GetState())
+		require.Equal(t, "demo", look().GetSourceId())
+		w.notify(groups)
+		a := r.leased(2)
+		r.settle(a[0], delivered)
+		r.settle(a[1], hook.Outcome{Class: hook.Transient, Reason: "http: status 503", Status: 503, Response: []byte("busy\xff")})
+		out := look()
+		require.Equal(t, "pending", out.GetState())
+		second := out.GetDeliveries()[a[1].Row.Key.Index]
+		require.Positive(t, second.GetNextDueAt())
+		require.Equal(t, "transient", second.GetLastAttempts()[0].GetOutcome())
+		require.Equal(t, "busy\uFFFD", second.GetLastAttempts()[0].GetResponse())
+		r.settle(r.leased(1)[0], delivered)
+		out = look()
+		require.Equal(t, "delivered", out.GetState(), "the history outlives the hook")
+		require.Len(t, out.GetDeliveries()[a[1].Row.Key.Index].GetLastAttempts(), 2)
+		_, err := n.GetHook(t.Context(), &adminv1.GetHookRequest{Tenant: "other", Id: ids[0].String()})
+		require.Equal(t, codes.NotFound, status.Code(err))
+		_, err = n.GetHook(t.Context(), &adminv1.GetHookRequest{Tenant: "acme", Id: "x"})
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
 	})
 }
 

@@ -262,15 +262,7 @@ func decodeDead(b []byte, d *DeadLetter) error {
 		case rowClass:
 			d.Class = hook.ErrorClass(f.v)
 		case rowSinkKey:
-			return fields(f.b, func(f field) error {
-				switch f.num {
-				case 2:
-					d.Key.SourceID = string(f.b)
-				case 3:
-					d.Key.Type = string(f.b)
-				}
-				return nil
-			})
+			return sinkField(f.b, &d.Key)
 		default:
 			return visit(f)
 		}

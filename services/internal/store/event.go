@@ -162,27 +162,6 @@ func appendEntry(out []LogEntry, p kv.Pair, prefix int, from hook.Timestamp) ([]
 	return append(out, e), err
 }
 
-// History is what is known of a delivery that failed or ended.
-type History struct {
-	Key  hook.SinkKey
-	Hook hook.ID
-	Kind hook.Next // what the last settlement did
-	At   hook.Timestamp
-	// Due of the row, where Kind is hook.Again.
-	Due    hook.Timestamp
-	Reason string
-	Class  hook.ErrorClass
-	State  hook.State
-}
-
-func encodeHistory(s *Settlement, at hook.Timestamp) []byte {
-	v := &s.Verdict
-	return appendState(newValue(128), at, &v.State).
-		text(rowReason, v.Reason).uint(rowClass, uint64(v.Class)).
-		message(rowSinkKey, encoder(nil).text(2, s.Delivery.Key.SourceID).text(3, s.Delivery.Key.Type)).
-		uint(rowKind, uint64(v.Kind)).fixed(rowDue, uint64(v.Due))
-}
-
 // DropEvents removes the logs and histories of all hours that ended before a timestamp.
 func (s *Store) DropEvents(ctx context.Context, before hook.Timestamp) error {
 	for p := range s.partitions {
