@@ -183,7 +183,8 @@ func (c *Cache[T]) land(e *entry[T], f *flight[T]) {
 	}
 }
 
-// store takes over the result of a read, unless Forget was called meanwhile, and returns the values that left.
+// store takes over the result of a read, unless the entry was forgotten or made room meanwhile, and returns the values
+// that left.
 func (c *Cache[T]) store(e *entry[T], f *flight[T], s *source.Source, asked time.Time) (left []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +194,7 @@ func (c *Cache[T]) store(e *entry[T], f *flight[T], s *source.Source, asked time
 	} else if s != nil {
 		f.value = e.value
 	}
-	if e.flight != f {
+	if e.flight != f || c.entries[e.key] != e {
 		if fresh {
 			left = append(left, f.value)
 		}

@@ -60,6 +60,12 @@ func (s *shelf) fail(err error) {
 	s.err = err
 }
 
+func (s *shelf) pace(slow time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = slow
+}
+
 const owner = hook.DefaultTenant
 
 func TestSourceIsReadOncePerTTLAndNeverByItself(t *testing.T) {
@@ -199,6 +205,36 @@ func TestTheLeastRecentlyUsedSourceLeaves(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, []string{"b"}, left)
+	})
+}
+
+func TestAReadThatLandsAfterItsSourceMadeRoomBringsItBackForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{}
+		s.put("a", 1)
+		s.put("b", 1)
+		config := sourcecache.Default()
+		config.MaxSources = 1
+		var left []string
+		c := sourcecache.New(s, config, (*source.Source).ID, func(id string) { left = append(left, id) })
+		read := func(name string) {
+			_, err := c.Source(t.Context(), owner, name)
+			require.NoError(t, err)
+		}
+		read("a")
+		time.Sleep(2 * time.Second)
+		s.pace(100 * time.Millisecond)
+		go read("a")
+		synctest.Wait()
+		s.pace(0)
+		read("b")
+		time.Sleep(time.Second / 2)
+		require.Equal(t, []string{"a"}, left, "what has left does not leave again")
+		reads := s.reads.Load()
+		read("b")
+		require.Equal(t, reads, s.reads.Load(), "b is still held")
+		sources, _ := c.Len()
+		require.Equal(t, 1, sources)
 	})
 }
 
