@@ -235,6 +235,63 @@ func TestAStoppedServerCutsOffACallThatDoesNotEnd(t *testing.T) {
 	})
 }
 
+var errBroken = errors.New("listener failed")
+
+// broken is a listener that fails when it is told to, and leaves its connections open.
+type broken struct {
+	net.Listener
+	fail chan struct{}
+}
+
+func (b broken) Accept() (net.Conn, error) {
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := b.Listener.Accept(); err == nil {
+			accepted <- conn
+		}
+	}()
+	select {
+	case conn := <-accepted:
+		return conn, nil
+	case <-b.fail:
+		return nil, errBroken
+	}
+}
+
+func TestAListenerThatFailsLeavesNoCallBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer("p", zap.NewNop(), rpc.Security{})
+		begun, returned := make(chan struct{}), false
+		p.do = func(ctx context.Context) error {
+			close(begun)
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			returned = true
+			return ctx.Err()
+		}
+		p.leads(true)
+		pipe, fail := rpc.NewPipe(), make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			ended <- rpc.Serve("grpc", p.server, broken{pipe.Listener, fail}, time.Second).Run(context.Background())
+		}()
+		conn, err := pipe.Dial(service)
+		require.NoError(t, err)
+		called := make(chan error, 1)
+		go func() {
+			_, err := call(t.Context(), conn)
+			called <- err
+		}()
+		<-begun
+		close(fail)
+		require.ErrorIs(t, <-ended, errBroken)
+		require.True(t, returned)
+		require.Error(t, <-called)
+		require.NoError(t, conn.Close())
+		require.NoError(t, pipe.Close())
+	})
+}
+
 func TestAMessagePastTheBoundIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, stop := piped(t, newPeer("p", zap.NewNop(), rpc.Security{}))

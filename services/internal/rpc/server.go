@@ -53,6 +53,7 @@ func NewServer(o ServerOptions) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(connectTimeout),
+		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(guard.unary, recovery.UnaryServerInterceptor(recovered)),
 		grpc.ChainStreamInterceptor(guard.stream, recovery.StreamServerInterceptor(recovered)),
 	)
@@ -61,13 +62,14 @@ func NewServer(o ServerOptions) *grpc.Server {
 }
 
 // Serve is a part that serves a listener, which it owns. Stopped, it takes no new call, lets the calls that it has end
-// for at most drain, and then cuts the rest off, which is no error.
+// for at most drain, and then cuts the rest off, which is no error. It returns when all handlers have returned.
 func Serve(name string, s *grpc.Server, l net.Listener, drain time.Duration) run.Part {
 	return run.Part{Name: name, Run: func(ctx context.Context) error {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Serve(l) }()
 		select {
 		case err := <-ended:
+			s.Stop() // of a listener that has failed already
 			return fmt.Errorf("serve %s: %w", l.Addr(), err)
 		case <-ctx.Done():
 		}
