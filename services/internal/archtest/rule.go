@@ -60,9 +60,9 @@ var above = map[string][]string{
 	"boot/storeboot": internal("boot", "config", "kv", "store"),
 }
 
-// edges may speak gRPC's codes.
+// edges may speak gRPC's codes: those of ours, and the driver that speaks to PD.
 var edges = append(internal(
-	"rpc", "wire", "scheduler", "sinkrunner", "ingest/grpcapi", "ingest/notify", "kv/tikv/tikvmock",
+	"rpc", "wire", "scheduler", "sinkrunner", "ingest/grpcapi", "ingest/notify", "kv/tikv",
 ), module+"gateway", module+"proto", module+"e2e")
 
 // domain packages are free of generated protos.
