@@ -65,7 +65,8 @@ type HTTP struct {
 	IP string `key:"ip"`
 	// Port to bind to. Default 4000; 0 to 65535, and 0 takes a free one.
 	Port int `key:"port" env:"ANKUSA_HTTP_PORT,PORT"`
-	// Most bytes of a request's body; a longer one is answered 413. Default 8000000; 1 to 67108864.
+	// Most bytes of a request's body; a longer one is answered 413. Default 8000000; 1 to 67108864, and to 25165824
+	// where store.type is tikv.
 	MaxBodyBytes int `key:"max_body_bytes"`
 	// How a URL names its source. Default "path", which is <prefix>/{source_id}; tenant_path is
 	// <prefix>/{tenant}/{source}.

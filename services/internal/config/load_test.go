@@ -231,6 +231,10 @@ func TestStoreKeysMustFitItsType(t *testing.T) {
 		`1: store.tls.ca must be given, as cert, key and ca belong together, got ""`,
 		"1: store.pd must be at least one address where store.type is tikv, got none",
 	}, faultsOf(t, err))
+	_, err = parseText(t, "http: {max_body_bytes: 25165825}\nstore: {type: tikv, pd: ['127.0.0.1:2379']}\n", nil)
+	require.Equal(t, []string{"1: http.max_body_bytes must be at most 25165824 where store.type is tikv, got 25165825"}, faultsOf(t, err))
+	_, err = parseText(t, "http: {max_body_bytes: 67108864}\nbatcher: {max_queue_bytes: 67108864}\n", nil)
+	require.NoError(t, err)
 	_, err = parseText(t, "store: {pd: [nowhere], dir: ''}\n", nil)
 	require.Equal(t, []string{
 		`1: store.pd.0 must be host:port, got "nowhere"`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ankusa.dev/services/internal/egress"
 	"ankusa.dev/services/internal/source"
@@ -22,8 +24,9 @@ func (d *decoder) sources(n *node, c *Config) {
 	d.addSourceFaults(err)
 	c.Sources = list
 	policy := c.EgressPolicy()
-	for i, key := range n.keys() { // the order of DecodeAll
-		for _, f := range egressFaults(policy, list[i]) {
+	judge := func(url string) error { _, err := policy.CheckURL(url); return err } // a file is judged without the network
+	for i, key := range n.keys() {                                                 // the order of DecodeAll
+		for _, f := range egressFaults(list[i], judge) {
 			d.add("sources."+key+"."+f.Key, 0, "%s", f.Problem)
 		}
 	}
@@ -60,26 +63,33 @@ func (c Config) EgressPolicy() *egress.Policy {
 	})
 }
 
-// CheckEgress returns the judgement that a source's URLs get when it is written. Its error is of type source.Faults: it
-// names the sinks and the rules that they break, never the URLs.
-func (c Config) CheckEgress() func(*source.Source) error {
+// resolveTime bounds the look-ups of one source's names.
+const resolveTime = 2 * time.Second
+
+// CheckEgress returns the judgement that a source's URLs get when it is written, on the addresses to which their names
+// lead then. Its error is of type source.Faults: it names the sinks and the rules that they break, never the URLs. It
+// takes at most 2 s; a name that does not resolve in that time is left to the dialer.
+func (c Config) CheckEgress(r egress.Resolver) func(*source.Source) error {
 	policy := c.EgressPolicy()
 	return func(s *source.Source) error {
-		if found := egressFaults(policy, s); len(found) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
+		defer cancel()
+		found := egressFaults(s, func(url string) error { return policy.CheckResolved(ctx, r, url) })
+		if len(found) > 0 {
 			return found
 		}
 		return nil
 	}
 }
 
-func egressFaults(policy *egress.Policy, s *source.Source) source.Faults {
+func egressFaults(s *source.Source, judge func(url string) error) source.Faults {
 	var found source.Faults
 	for i, sink := range s.Sinks {
 		if sink.Type != source.SinkHTTP || sink.HTTP.URL == "" {
 			continue
 		}
 		var denied *egress.DeniedError
-		if _, err := policy.CheckURL(sink.HTTP.URL); errors.As(err, &denied) {
+		if errors.As(judge(sink.HTTP.URL), &denied) {
 			found = append(found, source.Fault{
 				Key:     fmt.Sprintf("sinks.%d.url", i),
 				Problem: fmt.Sprintf("must be allowed by egress, got one that breaks its rule on the %s", denied.Rule),

@@ -19,6 +19,9 @@ const (
 	StoreTiKV         = "tikv"
 )
 
+// maxTiKVBody leaves room for headers and rows in a transaction of TiKV, which holds 32 MiB.
+const maxTiKVBody = 24 << 20
+
 var (
 	slugPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	prefixPattern = regexp.MustCompile(`^(/|(/[A-Za-z0-9._~-]+)+)$`)
@@ -42,6 +45,9 @@ func (c Config) faults() []Fault {
 	c.Batcher.check(&f, c.HTTP.MaxBodyBytes)
 	c.Dispatch.check(&f)
 	c.Store.check(&f)
+	if c.Store.Type == StoreTiKV && c.HTTP.MaxBodyBytes > maxTiKVBody {
+		f.mustBe("http.max_body_bytes", fmt.Sprintf("at most %d where store.type is tikv", maxTiKVBody), c.HTTP.MaxBodyBytes)
+	}
 	if c.RPC.Listen != "" {
 		f.address("rpc.listen", c.RPC.Listen)
 	}

@@ -4,6 +4,7 @@ package schedulerboot
 import (
 	"context"
 	"crypto/rand"
+	"net"
 
 	"go.uber.org/zap"
 
@@ -52,7 +53,7 @@ func New(p *boot.Process, s *store.Store, port kv.Store) (*scheduler.Scheduler, 
 	collector, _ := port.(kv.Collector)
 	return scheduler.New(settings(p.Config), scheduler.Deps{
 		Store: s, Log: p.Log.Named("scheduler"), Metrics: p.Metrics, Health: p.Health,
-		Collector: collector, CheckSource: p.Config.CheckEgress(),
+		Collector: collector, CheckSource: p.Config.CheckEgress(net.DefaultResolver),
 	})
 }
 
