@@ -61,7 +61,8 @@ func Hang() Behaviour {
 	}
 }
 
-// Reset resets the connection instead of answering.
+// Reset resets the connection instead of answering. The attempt ends before that: a sender that had used the connection
+// before may be back on another one before the reset returns.
 func Reset() Behaviour {
 	return func(x *Exchange) {
 		c, _, err := http.NewResponseController(x.w).Hijack()
@@ -71,6 +72,7 @@ func Reset() Behaviour {
 		if t, ok := c.(*net.TCPConn); ok {
 			_ = t.SetLinger(0)
 		}
+		x.attempt.Answered = time.Now()
 		_ = c.Close()
 	}
 }

@@ -184,7 +184,9 @@ func (r *Receiver) next(id, path string) (int, Behaviour) {
 
 // ended runs also when a behaviour panics to break the connection off.
 func (r *Receiver) ended(a *history.Attempt) {
-	a.Answered = time.Now()
+	if a.Answered.IsZero() {
+		a.Answered = time.Now()
+	}
 	r.log.Append(*a)
 	r.mu.Lock()
 	defer r.mu.Unlock()
