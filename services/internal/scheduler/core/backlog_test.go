@@ -331,6 +331,31 @@ func TestI2_ARowThatFailedAndWasLeftCountsOnce(t *testing.T) {
 	r.idle()
 }
 
+// The same where it is met by a sweep, behind a breaker.
+func TestI2_ARowThatFailedAndIsSweptCountsOnce(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.Batch, c.Breakers = 2, Breakers{Failures: 1, Open: 24 * time.Hour, MaxOpen: 24 * time.Hour}
+	})
+	r.policy(func(p *hook.RetryPolicy) { p.Horizon = time.Hour })
+	key := sink("t", "a")
+	r.join(1, 10)
+	lost := hook.Ref{Hook: r.store(key, 1, 1).Hooks[0]}
+	r.pass(time.Minute)
+	position := r.store(key, 5, 1).Start
+	r.pass(time.Minute)
+	r.holdScans = true
+	r.backlog(key, position, 6)
+	r.pass(time.Second)
+	r.answerScan()
+	r.pump()
+	r.first(hook.Transient)
+	r.holdScans = false
+	r.pump()
+	r.pass(3 * time.Hour)
+	require.Contains(t, r.buried, lost)
+	require.Empty(t, r.rows)
+}
+
 func TestI11_RememberedRowsAreBounded(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Breakers.Failures, c.SinkConcurrency = 0, 0

@@ -271,8 +271,7 @@ func (c *Core) sweep(b *backlog, d *hook.Delivery) bool {
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	}
-	cl := c.hold(d.Row, ready)
-	c.see(b, cl)
+	cl := c.meet(b, d)
 	cl.Delivery = *d
 	c.enwindowAs(cl, 0) // nobody reads its body
 	c.expire(cl)

@@ -83,9 +83,9 @@ func (b *backlog) newer(row *hook.Row) bool {
 	return row.Due == row.Version && row.Version > b.since.Add(-finality)
 }
 
-// begun says whether a row's first attempt came after the counters were read. If the counters knew it, it was counted
-// before that attempt.
-func (b *backlog) begun(s *hook.State) bool { return s.FirstAttemptAt > b.since }
+// begun says whether a row's first attempt came after the counters were read, or may have. If the counters knew it, it
+// was counted before that attempt.
+func (b *backlog) begun(s *hook.State) bool { return s.FirstAttemptAt > b.since.Add(-finality) }
 
 // see counts a row that a scan came by. One that was left to another scan is counted there.
 func (c *Core) see(b *backlog, cl *claim) {

@@ -99,13 +99,18 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	default:
-		cl := c.hold(d.Row, ready)
-		cl.newer = cl.newer || b.begun(&d.State)
-		c.see(b, cl)
-		c.take(cl, d, sources)
+		c.take(c.meet(b, d), d, sources)
 	}
 	b.from, b.after = d.Due, d.Hook
 	return true
+}
+
+// meet begins the claim of a row that a scan came by.
+func (c *Core) meet(b *backlog, d *hook.Delivery) *claim {
+	cl := c.hold(d.Row, ready)
+	cl.newer = cl.newer || b.begun(&d.State)
+	c.see(b, cl)
+	return cl
 }
 
 // ScanFailed answers a Scan that the store did not: the backlog stays as it is.
