@@ -32,6 +32,9 @@ type found struct {
 
 // start queues the read that the leases of one message begin with.
 func (r *Runner) start(leases []*lease) {
+	if len(leases) == 0 {
+		return
+	}
 	r.attempts.Add(len(leases))
 	err := r.reads.Submit(leases, func(all []found, err error) {
 		for i, l := range leases {

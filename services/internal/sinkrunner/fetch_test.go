@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -166,5 +167,18 @@ func TestL04_AHookThatCannotBeReadFailsAlone(t *testing.T) {
 			require.Equal(t, want, r.Outcome.Class)
 			f.settle(r.Lease)
 		}
+	})
+}
+
+func TestALeaseThatFindsNoSlotAsksNothingOfTheStore(t *testing.T) {
+	inBubble(t, func(c *Config) { c.Slots = 1 }, func(h *harness) {
+		h.sink.deliver = hang
+		f := h.joined(1)
+		f.lease(attempt(1))
+		synctest.Wait()
+		f.lease(attempt(2))
+		require.Equal(t, hook.NotStarted, f.reports(1)[0].Outcome.Class)
+		synctest.Wait()
+		require.Len(t, h.store.calls, 1)
 	})
 }
