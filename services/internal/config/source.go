@@ -24,9 +24,12 @@ func (d *decoder) sources(n *node, c *Config) {
 	d.addSourceFaults(err)
 	c.Sources = list
 	policy := c.EgressPolicy()
-	judge := func(url string) error { _, err := policy.CheckURL(url); return err } // a file is judged without the network
-	for i, key := range n.keys() {                                                 // the order of DecodeAll
-		for _, f := range egressFaults(list[i], judge) {
+	offline := func(url string) error { // a file is judged without the network
+		_, err := policy.CheckURL(url)
+		return err
+	}
+	for i, key := range n.keys() { // the order of DecodeAll
+		for _, f := range egressFaults(list[i], offline) {
 			d.add("sources."+key+"."+f.Key, 0, "%s", f.Problem)
 		}
 	}
