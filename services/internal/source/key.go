@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,11 +107,25 @@ func integer(s string) bool {
 	return strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == ""
 }
 
+// Inflates says whether reading the keys of a hook takes an inflated body, which is held meanwhile.
+func (s *Source) Inflates(h *hook.Hook) bool {
+	return gzipped(h) && (s.Dedupe != nil && s.Dedupe.readsBody() || slices.ContainsFunc(s.Sinks, Sink.readsBody))
+}
+
+func (d *Dedupe) readsBody() bool { return d.JSON != "" || strings.HasPrefix(presets[d.Preset], "$") }
+
+func (s Sink) readsBody() bool { return s.Ordered && s.OrderingKey.JSON != "" }
+
+func gzipped(h *hook.Hook) bool {
+	encoding, _ := h.Header("content-encoding")
+	return strings.EqualFold(encoding, "gzip")
+}
+
 // plainBody is the body, inflated where its Content-Encoding is gzip; nil where that is more than limit bytes.
 func plainBody(h *hook.Hook, limit int) []byte {
 	body := h.Body
-	if encoding, _ := h.Header("content-encoding"); encoding != "" {
-		body = inflate(h.Body, encoding, limit)
+	if gzipped(h) {
+		body = inflate(h.Body, limit)
 	}
 	if len(body) > limit {
 		return nil
@@ -118,10 +133,7 @@ func plainBody(h *hook.Hook, limit int) []byte {
 	return body
 }
 
-func inflate(body []byte, encoding string, limit int) []byte {
-	if !strings.EqualFold(encoding, "gzip") {
-		return body
-	}
+func inflate(body []byte, limit int) []byte {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil

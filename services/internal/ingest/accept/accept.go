@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,14 +82,17 @@ type Acceptor struct {
 	cache   *sourcecache.Cache[*intake]
 	ids     minter
 	reading budget
-	pipes   pipes
-	metrics *metrics
-	log     *zap.Logger
+	// inflation has a place for every processor.
+	inflation inflation
+	pipes     pipes
+	metrics   *metrics
+	log       *zap.Logger
 }
 
 // New makes an acceptor.
 func New(c Config, d Deps) *Acceptor {
 	a := &Acceptor{config: c, deps: d, metrics: newMetrics(d.Metrics), log: d.Log}
+	a.inflation = make(inflation, runtime.GOMAXPROCS(0))
 	a.reading.limit, a.pipes.epoch = c.MaxReadingBytes, time.Now()
 	caching := sourcecache.Default()
 	caching.MaxUnknown = 2 * caching.MaxSources // under routing by tenant a shared source has one for every tenant
@@ -176,8 +180,10 @@ func (a *Acceptor) try(ctx context.Context, t Target, headers []hook.Header, bod
 	if a.deps.Notifier.Full() {
 		return Result{Kind: Overload}
 	}
-	a.complete(r, t)
-	pipe, err := a.pipe(a.deps.Partition(t.tenant, in.source.Part(&r.hook)))
+	if err := a.complete(ctx, r, t); err != nil {
+		return a.failed(ctx, err)
+	}
+	pipe, err := a.pipe(r.partition)
 	if err != nil {
 		return a.failed(ctx, err)
 	}
@@ -188,8 +194,16 @@ func (a *Acceptor) try(ctx context.Context, t Target, headers []hook.Header, bod
 	return out
 }
 
-// complete sets what the commit needs beyond the request.
-func (a *Acceptor) complete(r *record, t Target) {
+// complete sets what the commit needs beyond the request. It may have to wait for its turn to inflate the body.
+func (a *Acceptor) complete(ctx context.Context, r *record, t Target) error {
+	if !t.intake.source.Inflates(&r.hook) {
+		a.derive(r, t)
+		return nil
+	}
+	return a.inflation.do(ctx, a.config.StartDeadline, func() { a.derive(r, t) })
+}
+
+func (a *Acceptor) derive(r *record, t Target) {
 	in, h := t.intake, &r.hook
 	h.ID = a.ids.mint(r.at)
 	if in.source.Dedupe != nil {
@@ -198,6 +212,7 @@ func (a *Acceptor) complete(r *record, t Target) {
 	}
 	r.incoming.Hook, r.incoming.Owner, r.incoming.Name = h, in.source.Tenant, in.source.Name
 	r.incoming.Bindings = in.bindingsFor(t.tenant, h)
+	r.partition = a.deps.Partition(t.tenant, in.source.Part(h))
 	h.Headers = stored(h.Headers)
 	r.size = int64(h.StoredSize())
 }

@@ -22,10 +22,11 @@ var errStale = errors.New("waited too long for its commit to start")
 
 // record is one hook on its way to its commit.
 type record struct {
-	hook     hook.Hook
-	incoming store.Incoming
-	at       time.Time
-	size     int64
+	hook      hook.Hook
+	incoming  store.Incoming
+	partition uint8
+	at        time.Time
+	size      int64
 }
 
 type batcher = ferry.Batcher[*record, Result]
