@@ -113,6 +113,12 @@ func (f *faulty) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(f.rnd.Int64N(int64(high-low)))
 }
 
+func (f *faulty) below(n int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rnd.IntN(n)
+}
+
 func (f *faulty) chance(percent int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,9 +141,9 @@ func (f *faulty) run() {
 	for i := range 2 {
 		writers.Go(func() { f.write(ctx, uint64(20+i)) })
 	}
-	for range f.rnd.IntN(4) {
+	for range f.below(4) {
 		time.Sleep(f.between(time.Second, 10*time.Second))
-		f.cutOff(f.nodes[f.rnd.IntN(2)])
+		f.cutOff(f.nodes[f.below(2)])
 	}
 	writers.Wait()
 	f.mu.Lock()
