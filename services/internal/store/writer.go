@@ -90,8 +90,8 @@ func (w *Writer) ID() [16]byte { return w.id }
 // whose dedupe key another commit took meanwhile are decided again, alone; the rest is not held up by them.
 //
 // An input's error, and the error of the whole, is of kind kv.ErrUnavailable, kv.ErrBound, kv.ErrConflict or
-// kv.ErrTooLarge where nothing was stored, and kv.ErrUndetermined where that is not known: then Resolve must be called
-// until it succeeds.
+// kv.ErrTooLarge where nothing was stored, and kv.ErrUndetermined where that is not known: then the next Commit, or
+// Resolve, finds out and names what landed.
 func (w *Writer) Commit(ctx context.Context, partition uint8, batch []Incoming) ([]Accepted, []Group, error) {
 	p := &w.parts[partition]
 	p.mu.Lock()
@@ -164,6 +164,9 @@ func (c *commit) set(ctx context.Context, batch []Incoming, set []int, result []
 	}
 	var err error
 	for tries := 1; tries <= attempts; tries++ {
+		if err = c.settled(ctx); err != nil {
+			break
+		}
 		a := &attempt{writer: c.writer, part: c.part, partition: c.partition, batch: some, result: make([]Accepted, len(some))}
 		if err = c.writer.try(ctx, a); err == nil {
 			for i, at := range set {
@@ -182,12 +185,27 @@ func (c *commit) set(ctx context.Context, batch []Incoming, set []int, result []
 	if errors.Is(err, kv.ErrTooLarge) && len(set) > 1 {
 		return [][]int{set[:len(set)/2], set[len(set)/2:]}
 	}
-	c.err = err
+	c.fail(err, set, result)
+	return nil
+}
+
+// settled makes sure that the fate of the set before is known: the counters go on from what it left.
+func (c *commit) settled(ctx context.Context) error {
+	if err := c.writer.resolve(ctx, c.part); err != nil {
+		return fmt.Errorf("%w: the fate of another part is unknown: %v", kv.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// fail gives the inputs of a set their error. For the whole an unknown fate outweighs a known one.
+func (c *commit) fail(err error, set []int, result []Accepted) {
+	if c.err == nil || errors.Is(err, kv.ErrUndetermined) {
+		c.err = err
+	}
 	c.failed += len(set)
 	for _, at := range set {
 		result[at] = Accepted{Err: err}
 	}
-	return nil
 }
 
 // conflicting parts a set by the dedupe key that conflicted.
@@ -222,7 +240,7 @@ func (w *Writer) try(ctx context.Context, a *attempt) error {
 		return fmt.Errorf("%w: %w", kv.ErrUndetermined, err)
 	}
 	if a.landed {
-		a.part.late = nil
+		a.part.late = a.part.late[:len(a.part.late)-len(a.groups)] // they are this call's own
 		return nil
 	}
 	return fmt.Errorf("%w: commit did not land: %v", kv.ErrUnavailable, err)

@@ -167,3 +167,25 @@ func TestL01_NoErrorOfTheStoreLooksLikeSuccess(t *testing.T) {
 		require.Zero(t, b.outstanding())
 	}
 }
+
+// TestI2_APartOfUnknownFateCountsOnce has one part of a batch conflict, land unseen and stay unknown: the part behind it
+// must not count from where that one began.
+func TestI2_APartOfUnknownFateCountsOnce(t *testing.T) {
+	b := newBench(t, nil)
+	src := b.source("s", 1)
+	w := b.recorded()
+	b.commit(w, incoming(src, "acme", "", nil))
+	b.kv = faultkv.New(b.port.Unwrap(), faultkv.Script(faultkv.Update, faultkv.Fault{Kind: faultkv.Conflict},
+		faultkv.Fault{Kind: faultkv.UndeterminedLanded}, faultkv.Fault{Kind: faultkv.Unavailable}))
+	partition := b.Partition("acme", 0)
+	_, groups, _ := w.Commit(t.Context(), partition, []Incoming{incoming(src, "acme", "k", nil), incoming(src, "acme", "", nil)})
+	late, err := w.Resolve(t.Context(), partition)
+	require.NoError(t, err)
+	stored := len(b.keys(famDue))
+	require.EqualValues(t, stored, b.outstanding())
+	named := 1 // the first commit's
+	for _, g := range append(groups, late...) {
+		named += len(g.Hooks)
+	}
+	require.Equal(t, stored, named, "every row that is stored is named once")
+}
