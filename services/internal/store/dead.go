@@ -18,8 +18,11 @@ var ErrBadCursor = errors.New("cursor is not one of this listing")
 // maxDeadScan bounds the keys that one page examines.
 const maxDeadScan = 10_000
 
-// deadPage bounds the keys that are read at a time from one partition.
+// deadPage bounds the keys that are read at a time from one partition, and the dead letters that are read at once.
 const deadPage = 256
+
+// deadBodies bounds the bytes of hooks that are read at once: a hook's value holds the first part of its body.
+const deadBodies = 8 << 20
 
 // DeadFilter selects dead letters; zero fields select all.
 type DeadFilter struct {
@@ -29,7 +32,8 @@ type DeadFilter struct {
 	Class    hook.ErrorClass
 	Since    hook.Timestamp
 	Cursor   string
-	Limit    int
+	// Limit of the page; zero asks for the total alone.
+	Limit int
 }
 
 // DeadEntry is a dead letter with what a listing shows of its hook.
@@ -57,27 +61,30 @@ func (s *Store) DeadLetters(ctx context.Context, f DeadFilter) (out DeadLetters,
 	if err != nil || len(mark) != 0 && len(mark) < 10 {
 		return out, ErrBadCursor
 	}
-	err = s.kv.View(ctx, func(r kv.Reader) error {
-		l := deadListing{store: s, reader: r, filter: f, mark: mark}
-		if err := l.run(ctx); err != nil {
-			return err
+	if f.Limit > 0 {
+		err = s.kv.View(ctx, func(r kv.Reader) error {
+			l := deadListing{store: s, reader: r, filter: f, mark: mark}
+			if err := l.run(ctx); err != nil {
+				return err
+			}
+			out = l.out
+			return nil
+		})
+		if err != nil {
+			return out, fmt.Errorf("list dead letters: %w", err)
 		}
-		out = l.out
-		return nil
-	})
-	if err != nil {
-		return out, fmt.Errorf("list dead letters: %w", err)
+		if f.Cursor == "" && out.Next == "" {
+			out.Total = int64(len(out.Entries))
+			return out, nil
+		}
 	}
-	out.Total, err = s.deadTotal(ctx, f, &out)
+	out.Total, err = s.deadTotal(ctx, f)
 	return out, err
 }
 
-// deadTotal is free where no filter but the tenant stands, by the counters, and where the first page is the last.
-func (s *Store) deadTotal(ctx context.Context, f DeadFilter, page *DeadLetters) (int64, error) {
-	if f.Cursor == "" && page.Next == "" {
-		return int64(len(page.Entries)), nil
-	}
-	if f.SourceID != "" || f.Sink != nil || f.Class != hook.NoError || f.Since != 0 {
+// deadTotal is known where no filter but the tenant stands, by the counters.
+func (s *Store) deadTotal(ctx context.Context, f DeadFilter) (int64, error) {
+	if f.selects() || f.Since != 0 {
 		return -1, nil
 	}
 	total := int64(0)
@@ -118,30 +125,51 @@ func (l *deadListing) run(ctx context.Context) error {
 		streams[p] = deadStream{listing: l, partition: uint8(p), more: true, to: l.upper(uint8(p))}
 	}
 	for {
+		refs, more, err := merge(ctx, streams, l.ask())
+		if err != nil {
+			return err
+		}
+		read, err := l.take(ctx, refs)
+		if err != nil {
+			return err
+		}
+		if read == len(refs) && !more {
+			return nil
+		}
+		if len(l.out.Entries) >= l.filter.Limit || l.examined >= maxDeadScan {
+			l.out.Next = base64.RawURLEncoding.EncodeToString(l.mark)
+			return nil
+		}
+	}
+}
+
+// ask is how many refs are worth reading next: where all match, those that are missing.
+func (l *deadListing) ask() int {
+	n := min(deadPage, maxDeadScan-l.examined)
+	if l.filter.selects() {
+		return n
+	}
+	return min(n, l.filter.Limit-len(l.out.Entries))
+}
+
+// merge takes at most n refs from the streams, newest first, and says whether there are more.
+func merge(ctx context.Context, streams []deadStream, n int) (refs []deadRef, more bool, err error) {
+	for {
 		best := -1
 		for p := range streams {
 			head, err := streams[p].head(ctx)
 			if err != nil {
-				return err
+				return nil, false, err
 			}
 			if head != nil && (best < 0 || bytes.Compare(head.sort, streams[best].refs[0].sort) > 0) {
 				best = p
 			}
 		}
-		if best < 0 {
-			return nil
+		if best < 0 || len(refs) == n {
+			return refs, best >= 0, nil
 		}
-		ref := streams[best].refs[0]
-		if len(l.out.Entries) >= l.filter.Limit || l.examined >= maxDeadScan {
-			l.out.Next = base64.RawURLEncoding.EncodeToString(l.mark)
-			return nil
-		}
+		refs = append(refs, streams[best].refs[0])
 		streams[best].refs = streams[best].refs[1:]
-		l.mark = append(append(deadMark{}, ref.sort...), ref.partition)
-		l.examined++
-		if err := l.entry(ctx, ref); err != nil {
-			return err
-		}
 	}
 }
 
@@ -200,13 +228,17 @@ func (d *deadStream) page(ctx context.Context) error {
 		d.more = false
 		return nil
 	}
+	limit := deadPage
+	if !l.filter.selects() {
+		limit = min(deadPage, l.filter.Limit+1)
+	}
 	pairs, err := l.reader.Scan(ctx, kv.Scan{
-		Range: kv.Range{From: from, To: d.to}, Limit: min(deadPage, l.filter.Limit+1), Reverse: true, KeyOnly: true,
+		Range: kv.Range{From: from, To: d.to}, Limit: limit, Reverse: true, KeyOnly: true,
 	})
 	if err != nil {
 		return err
 	}
-	d.more = len(pairs) == min(deadPage, l.filter.Limit+1)
+	d.more = len(pairs) == limit
 	for _, p := range pairs {
 		d.to = p.Key
 		ref, err := l.read(d.partition, p.Key, len(family))
@@ -229,38 +261,94 @@ func (l *deadListing) read(partition uint8, k []byte, prefix int) (deadRef, erro
 	return d, r.end()
 }
 
-// entry reads one dead letter and its hook and keeps it if it matches.
-func (l *deadListing) entry(ctx context.Context, ref deadRef) error {
-	values, err := l.reader.BatchGet(ctx, [][]byte{
-		deadKey(ref.partition, ref.tenant, ref.at, ref.ref), hookKey(ref.partition, ref.tenant, ref.ref.Hook),
-	})
-	if err != nil || values[0] == nil {
-		return err
+// take reads the dead letters of refs at once and keeps those that match, up to the limit. It returns how many refs it
+// has come by.
+func (l *deadListing) take(ctx context.Context, refs []deadRef) (read int, err error) {
+	keys := make([][]byte, len(refs))
+	for i := range refs {
+		keys[i] = deadKey(refs[i].partition, refs[i].tenant, refs[i].at, refs[i].ref)
+	}
+	values, err := l.reader.BatchGet(ctx, keys)
+	if err != nil {
+		return 0, err
+	}
+	first := len(l.out.Entries)
+	for ; read < len(refs) && len(l.out.Entries) < l.filter.Limit; read++ {
+		ref := &refs[read]
+		l.mark = append(append(deadMark{}, ref.sort...), ref.partition)
+		l.examined++
+		if err := l.keep(ref, values[read]); err != nil {
+			return read, err
+		}
+	}
+	return read, l.describe(ctx, l.out.Entries[first:])
+}
+
+// keep adds a dead letter that matches; one that is gone has no value.
+func (l *deadListing) keep(ref *deadRef, value []byte) error {
+	if value == nil {
+		return nil
 	}
 	e := DeadEntry{DeadLetter: DeadLetter{At: ref.at}}
 	e.Partition, e.Hook = ref.partition, ref.ref.Hook
 	e.Key = hook.SinkKey{Tenant: ref.tenant, Index: ref.ref.Sink}
-	if err := decodeDead(values[0], &e.DeadLetter); err != nil {
+	if err := decodeDead(value, &e.DeadLetter); err != nil {
 		return err
 	}
-	if !l.filter.match(&e) {
-		return nil
+	if l.filter.match(&e) {
+		l.out.Entries = append(l.out.Entries, e)
 	}
-	if values[1] != nil {
-		h, err := decodeHook(ref.tenant, ref.ref.Hook, values[1])
+	return nil
+}
+
+// describe fills in what the hooks say, as many at once as deadBodies lets.
+func (l *deadListing) describe(ctx context.Context, entries []DeadEntry) error {
+	for len(entries) > 0 {
+		n, size := 0, 0
+		for n < len(entries) && (n == 0 || size+int(entries[n].Size) <= deadBodies) {
+			size += int(entries[n].Size)
+			n++
+		}
+		if err := l.hooks(ctx, entries[:n]); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func (l *deadListing) hooks(ctx context.Context, entries []DeadEntry) error {
+	keys := make([][]byte, len(entries))
+	for i := range entries {
+		keys[i] = hookKey(entries[i].Partition, entries[i].Key.Tenant, entries[i].Hook)
+	}
+	values, err := l.reader.BatchGet(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		e := &entries[i]
+		h, err := decodeHook(e.Key.Tenant, e.Hook, v)
 		if err != nil {
 			return err
 		}
 		e.ReceivedAt, e.BodySize = h.ReceivedAt, int64(h.bodySize(&e.State))
 		e.ContentType, _ = h.Header("content-type")
 	}
-	l.out.Entries = append(l.out.Entries, e)
 	return nil
 }
 
 // bodySize needs no further chunk: the row knows the size of the whole hook.
 func (h *storedHook) bodySize(s *hook.State) int {
 	return int(s.Size) - (h.StoredSize() - len(h.Body))
+}
+
+// selects is false where the index finds exactly what is asked for.
+func (f *DeadFilter) selects() bool {
+	return f.SourceID != "" || f.Sink != nil || f.Class != hook.NoError
 }
 
 func (f *DeadFilter) match(e *DeadEntry) bool {
