@@ -94,9 +94,7 @@ func (s *Scheduler) ListSources(ctx context.Context, req *adminv1.ListSourcesReq
 	}
 	out := &adminv1.ListSourcesResponse{Tenant: req.GetTenant()}
 	for _, src := range list {
-		if !src.Closed {
-			out.Entries = append(out.Entries, sourcepb.To(src))
-		}
+		out.Entries = append(out.Entries, sourcepb.To(src))
 	}
 	return out, nil
 }
@@ -111,7 +109,7 @@ func (s *Scheduler) DeleteSource(ctx context.Context, req *adminv1.DeleteSourceR
 	if err := s.idle(ctx, src); err != nil {
 		return nil, err
 	}
-	if err := s.closeSource(ctx, src, true); err != nil {
+	if err := s.closeSource(ctx, src); err != nil {
 		return nil, err
 	}
 	removed := false
@@ -135,19 +133,21 @@ func (s *Scheduler) DeleteSource(ctx context.Context, req *adminv1.DeleteSourceR
 	return &adminv1.DeleteSourceResponse{}, nil
 }
 
-func (s *Scheduler) closeSource(ctx context.Context, src *source.Source, closed bool) error {
+func (s *Scheduler) closeSource(ctx context.Context, src *source.Source) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	if err := s.deps.Store.CloseSource(ctx, src.Tenant, src.Name, closed); err != nil {
+	if err := s.deps.Store.CloseSource(ctx, src.Tenant, src.Name); err != nil {
 		return s.adminError("close source", err)
 	}
 	return nil
 }
 
-// reopen takes a closing back even where the caller has gone.
+// reopen takes a closing back even where the caller has gone. One that fails is over by itself a minute after it began.
 func (s *Scheduler) reopen(src *source.Source) {
-	if err := s.closeSource(context.Background(), src, false); err != nil {
-		s.log.Error("source stays closed", zap.String("source_id", src.ID()), zap.Error(err))
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+	defer cancel()
+	if err := s.deps.Store.ReopenSource(ctx, src.Tenant, src.Name); err != nil {
+		s.log.Warn("source stays closed for a minute", zap.String("source_id", src.ID()), zap.Error(err))
 	}
 }
 
@@ -176,9 +176,6 @@ func (s *Scheduler) lookup(ctx context.Context, tenant, name string) (*source.So
 	src, err := s.deps.Store.Source(ctx, tenant, name)
 	if err != nil {
 		return nil, s.adminError("read source", err)
-	}
-	if src.Closed {
-		return nil, wire.Error(codes.NotFound, "source_not_found", nil)
 	}
 	return src, nil
 }

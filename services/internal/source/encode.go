@@ -18,7 +18,6 @@ type stored struct {
 	Name        string          `json:"name"`
 	Incarnation uint64          `json:"incarnation"`
 	Revision    hook.Timestamp  `json:"revision"`
-	Closed      bool            `json:"closed,omitempty"`
 	Spec        json.RawMessage `json:"spec"`
 }
 
@@ -36,7 +35,7 @@ func (s *Source) Marshal() ([]byte, error) {
 	}
 	return json.Marshal(stored{
 		Version: storedVersion, Tenant: s.Tenant, Name: s.Name,
-		Incarnation: s.Incarnation, Revision: s.Revision, Closed: s.Closed, Spec: spec,
+		Incarnation: s.Incarnation, Revision: s.Revision, Spec: spec,
 	})
 }
 
@@ -59,7 +58,7 @@ func Unmarshal(b []byte) (*Source, error) {
 		return nil, fmt.Errorf("%w: source %s: %w", ErrStored, ID(w.Tenant, w.Name), err)
 	}
 	s.Tenant, s.Name = w.Tenant, w.Name
-	s.Incarnation, s.Revision, s.Closed = w.Incarnation, w.Revision, w.Closed
+	s.Incarnation, s.Revision = w.Incarnation, w.Revision
 	return s, nil
 }
 

@@ -34,8 +34,6 @@ type Source struct {
 	// Incarnation tells creations of the same name apart. Revision grows with every change. Both are the store's.
 	Incarnation uint64
 	Revision    hook.Timestamp
-	// Closed: a deletion is under way, and no hook is accepted until it has failed.
-	Closed bool
 
 	Verify Verify
 	// OnVerifyFailure: "reject".

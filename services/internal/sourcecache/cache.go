@@ -213,7 +213,7 @@ func (c *Cache[T]) store(e *entry[T], f *flight[T], s *source.Source, asked time
 // holds says whether the value at hand was made of a source that has not changed.
 func (e *entry[T]) holds(s *source.Source) bool {
 	o := e.source
-	return o != nil && o.Revision == s.Revision && o.Incarnation == s.Incarnation && o.Closed == s.Closed
+	return o != nil && o.Revision == s.Revision && o.Incarnation == s.Incarnation
 }
 
 // keep files the entry as the most recently used of its kind and evicts what is then too much.

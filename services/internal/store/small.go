@@ -5,24 +5,28 @@ import "ankusa.dev/services/internal/hook"
 // guard is what ingest reads of a source in its batch.
 type guard struct {
 	incarnation uint64
-	closed      bool
-	revision    hook.Timestamp
+	// closed: no transaction that starts before takes a hook. A deletion that dies leaves a source closed no longer.
+	closed   hook.Timestamp
+	revision hook.Timestamp
 }
 
+// never stands for a source that does not exist.
+const never = ^hook.Timestamp(0)
+
 func (g guard) encode() []byte {
-	return newValue(32).uint(2, g.incarnation).uint(3, bit(g.closed)).fixed(4, uint64(g.revision))
+	return newValue(32).uint(2, g.incarnation).fixed(5, uint64(g.closed)).fixed(4, uint64(g.revision))
 }
 
 func decodeGuard(b []byte) (g guard, err error) {
 	if b == nil {
-		return guard{closed: true}, nil
+		return guard{closed: never}, nil
 	}
 	err = decode("source guard", b, func(f field) error {
 		switch f.num {
 		case 2:
 			g.incarnation = f.v
-		case 3:
-			g.closed = f.flag()
+		case 5:
+			g.closed = hook.Timestamp(f.v)
 		case 4:
 			g.revision = hook.Timestamp(f.v)
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/source"
 )
@@ -31,7 +33,7 @@ func (s *Store) CreateSource(ctx context.Context, in *source.Source) (*source.So
 			return orElse(err, ErrSourceExists)
 		}
 		out.Incarnation = uint64(t.Timestamp())
-		return putSource(t, &out)
+		return putSource(t, &out, 0)
 	})
 	return wrapSource("create", in, &out, err)
 }
@@ -41,24 +43,22 @@ func (s *Store) CreateSource(ctx context.Context, in *source.Source) (*source.So
 func (s *Store) UpdateSource(ctx context.Context, in *source.Source) (*source.Source, error) {
 	out := *in
 	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		b, err := t.Get(ctx, guardKey(in.Tenant, in.Name))
-		if errors.Is(err, kv.ErrNotFound) {
-			return ErrSourceNotFound
-		}
-		g, err := decodeGuardOf(b, err)
+		g, err := readGuard(ctx, t, in.Tenant, in.Name)
 		if err != nil {
 			return err
 		}
-		if g.closed {
-			return ErrSourceNotFound
-		}
 		out.Incarnation = g.incarnation
-		return putSource(t, &out)
+		return putSource(t, &out, g.closed)
 	})
 	return wrapSource("update", in, &out, err)
 }
 
-func decodeGuardOf(b []byte, err error) (guard, error) {
+// readGuard fails with ErrSourceNotFound where there is no source.
+func readGuard(ctx context.Context, r kv.Reader, owner, name string) (guard, error) {
+	b, err := r.Get(ctx, guardKey(owner, name))
+	if errors.Is(err, kv.ErrNotFound) {
+		return guard{}, ErrSourceNotFound
+	}
 	if err != nil {
 		return guard{}, err
 	}
@@ -80,13 +80,13 @@ func wrapSource(verb string, in, out *source.Source, err error) (*source.Source,
 }
 
 // putSource writes a source and the guard that ingest's commits read.
-func putSource(t kv.Txn, src *source.Source) error {
+func putSource(t kv.Txn, src *source.Source, closed hook.Timestamp) error {
 	src.Revision = t.Timestamp()
 	b, err := src.Marshal()
 	if err != nil {
 		return err
 	}
-	g := guard{incarnation: src.Incarnation, closed: src.Closed, revision: src.Revision}
+	g := guard{incarnation: src.Incarnation, closed: closed, revision: src.Revision}
 	if err := t.Put(guardKey(src.Tenant, src.Name), g.encode()); err != nil {
 		return err
 	}
@@ -133,41 +133,45 @@ func (s *Store) ListSources(ctx context.Context, owner, after string, limit int)
 	return out, nil
 }
 
-// CloseSource marks a source so that no commit begun from now on takes a hook for it, or takes that back.
-func (s *Store) CloseSource(ctx context.Context, owner, name string, closed bool) error {
+// closing is how long a deletion may take: then the source is open again, whatever became of whoever deletes it.
+const closing = time.Minute
+
+// CloseSource marks a source so that no commit begun from now on takes a hook for it, until a minute has passed.
+func (s *Store) CloseSource(ctx context.Context, owner, name string) error {
+	return s.setClosed(ctx, "close", owner, name, func(now hook.Timestamp) hook.Timestamp { return now.Add(closing) })
+}
+
+// ReopenSource takes that back.
+func (s *Store) ReopenSource(ctx context.Context, owner, name string) error {
+	return s.setClosed(ctx, "reopen", owner, name, func(hook.Timestamp) hook.Timestamp { return 0 })
+}
+
+func (s *Store) setClosed(
+	ctx context.Context, verb, owner, name string, until func(now hook.Timestamp) hook.Timestamp,
+) error {
 	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		b, err := t.Get(ctx, sourceKey(owner, name))
-		if errors.Is(err, kv.ErrNotFound) {
-			return ErrSourceNotFound
-		}
+		g, err := readGuard(ctx, t, owner, name)
 		if err != nil {
 			return err
 		}
-		src, err := source.Unmarshal(b)
-		if err != nil {
-			return err
-		}
-		src.Closed = closed
-		return putSource(t, src)
+		g.closed = until(t.Timestamp())
+		return t.Put(guardKey(owner, name), g.encode())
 	})
 	if err != nil {
-		return fmt.Errorf("close source %s/%s: %w", owner, name, err)
+		return fmt.Errorf("%s source %s/%s: %w", verb, owner, name, err)
 	}
 	return nil
 }
 
-// RemoveSource deletes a closed source of the given incarnation.
+// RemoveSource deletes a source of the given incarnation that stays closed until the deletion has committed, or fails
+// with ErrSourceChanged.
 func (s *Store) RemoveSource(ctx context.Context, owner, name string, incarnation uint64) error {
-	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		b, err := t.Get(ctx, guardKey(owner, name))
-		if errors.Is(err, kv.ErrNotFound) {
-			return ErrSourceNotFound
-		}
-		g, err := decodeGuardOf(b, err)
+	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{Bound: CommitBound}, attempts, func(t kv.Txn) error {
+		g, err := readGuard(ctx, t, owner, name)
 		if err != nil {
 			return err
 		}
-		if !g.closed || g.incarnation != incarnation {
+		if t.Timestamp().Add(CommitBound) >= g.closed || g.incarnation != incarnation {
 			return ErrSourceChanged
 		}
 		if err := t.Delete(guardKey(owner, name)); err != nil {

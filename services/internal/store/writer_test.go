@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -124,7 +126,7 @@ func TestAClosedOrChangedSourceTakesNothing(t *testing.T) {
 	accepted, _ := b.commit(w, incoming(src, "acme", "", nil), other)
 	require.NoError(t, accepted[0].Err)
 	require.ErrorIs(t, accepted[1].Err, ErrSourceChanged)
-	require.NoError(t, b.CloseSource(t.Context(), src.Tenant, src.Name, true))
+	require.NoError(t, b.CloseSource(t.Context(), src.Tenant, src.Name))
 	accepted, groups := b.commit(w, incoming(src, "acme", "", nil))
 	require.ErrorIs(t, accepted[0].Err, ErrSourceChanged)
 	require.Empty(t, groups)
@@ -188,4 +190,22 @@ func TestI2_APartOfUnknownFateCountsOnce(t *testing.T) {
 		named += len(g.Hooks)
 	}
 	require.Equal(t, stored, named, "every row that is stored is named once")
+}
+
+func TestADeletionThatDiedLeavesItsSourceOpenAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		src := b.source("s", 1)
+		w := b.NewWriter(random16())
+		require.NoError(t, b.CloseSource(t.Context(), src.Tenant, src.Name))
+		time.Sleep(50 * time.Second)
+		accepted, _ := b.commit(w, incoming(src, "acme", "", nil))
+		require.ErrorIs(t, accepted[0].Err, ErrSourceChanged)
+		time.Sleep(7 * time.Second)
+		err := b.RemoveSource(t.Context(), src.Tenant, src.Name, src.Incarnation)
+		require.ErrorIs(t, err, ErrSourceChanged, "it could commit when hooks are taken again")
+		time.Sleep(4 * time.Second)
+		accepted, _ = b.commit(w, incoming(src, "acme", "", nil))
+		require.NoError(t, accepted[0].Err)
+	})
 }

@@ -89,7 +89,7 @@ func (a *attempt) decide(r *reads, t kv.Txn, in *Incoming, i int, guard, dedupe 
 	if err != nil {
 		return err
 	}
-	if g.closed || g.incarnation != in.Hook.Incarnation {
+	if t.Timestamp() < g.closed || g.incarnation != in.Hook.Incarnation {
 		a.result[i] = Accepted{Err: ErrSourceChanged}
 		return nil
 	}

@@ -30,6 +30,8 @@ type Config struct {
 	// MaxBatch and MaxBatchBytes bound one commit. Default 256 hooks, 8 MiB; a heavier hook is committed alone.
 	MaxBatch      int
 	MaxBatchBytes int64
+	// CommitsInFlight is how many commits of one partition may run at once, each with a writer of its own. Default 2.
+	CommitsInFlight int
 	// MaxDelay is how long a commit waits for company. Default 0.
 	MaxDelay time.Duration
 	// MaxQueue and MaxQueueBytes bound what waits or is being committed, for each partition. Default 10,000 and 256 MiB.
@@ -47,11 +49,11 @@ type Config struct {
 func Default() Config {
 	return Config{
 		MaxBodyBytes: 8_000_000, MaxReadingBytes: 256 << 20, MaxBatch: 256, MaxBatchBytes: 8 << 20,
-		MaxQueue: 10_000, MaxQueueBytes: 256 << 20, StartDeadline: 15 * time.Second, CommitTimeout: 10 * time.Second,
+		CommitsInFlight: 2, MaxQueue: 10_000, MaxQueueBytes: 256 << 20, StartDeadline: 15 * time.Second, CommitTimeout: 10 * time.Second,
 	}
 }
 
-// Writer makes hooks durable: a store.Writer.
+// Writer makes hooks durable, one batch of a partition at a time: a store.Writer.
 type Writer interface {
 	Commit(ctx context.Context, partition uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error)
 }
@@ -67,7 +69,8 @@ type Notifier interface {
 // Deps of an Acceptor.
 type Deps struct {
 	Sources sourcecache.Reader
-	Writer  Writer
+	// Writers are as many as Config.CommitsInFlight, and share no counters.
+	Writers []Writer
 	// Partition holds the hooks of a tenant and one part of a spread source.
 	Partition func(tenant string, part uint32) uint8
 	Notifier  Notifier
@@ -149,6 +152,7 @@ func (a *Acceptor) Accept(ctx context.Context, t Target, headers []hook.Header, 
 		if missing.Kind != 0 {
 			return missing
 		}
+		// A deletion under way may yet fail: where the store still says so, the sender is told to come back.
 		t, r = again, a.try(ctx, again, headers, body, now)
 	}
 	a.finish(t, r, now)
@@ -164,9 +168,6 @@ func (a *Acceptor) again(ctx context.Context, t Target) (Target, Result) {
 
 func (a *Acceptor) try(ctx context.Context, t Target, headers []hook.Header, body []byte, now time.Time) Result {
 	in := t.intake
-	if in.source.Closed { // the deletion under way may yet fail, so the sender is told to come back
-		return Result{Kind: StoreUnavailable}
-	}
 	r := &record{at: now, hook: hook.Hook{
 		Tenant: t.tenant, SourceID: in.id, Incarnation: in.source.Incarnation, ReceivedAt: now.UnixMilli(),
 		Headers: headers, Body: body,

@@ -229,9 +229,8 @@ func TestASourceThatChangedInTheStoreIsJudgedAnew(t *testing.T) {
 }
 
 func TestASourceInDeletionTakesNothingAndSendsNobodyAway(t *testing.T) {
-	s := plain("default", "a")
-	s.Closed = true
-	b := setUp(t, accept.Default(), s)
+	b := setUp(t, accept.Default(), plain("default", "a"))
+	b.writer.each = func(store.Incoming) error { return store.ErrSourceChanged }
 	require.Equal(t, accept.StoreUnavailable, b.post(t.Context(), "a", "").Kind)
 	require.Empty(t, b.writer.hooks())
 }
