@@ -49,25 +49,21 @@ func (l *Leader) cluster(ctx context.Context, what string, id [16]byte, change f
 	return nil
 }
 
-// Runners reads the records of all runners.
+// Runners reads the records of all runners, page by page.
 func (s *Store) Runners(ctx context.Context) (out []Runner, err error) {
 	family := clusterKey(famRunner)
-	err = s.kv.View(ctx, func(r kv.Reader) error {
-		pairs, err := r.Scan(ctx, kv.Scan{Range: family.all(), Limit: maxRecords})
-		for i := 0; i < len(pairs) && err == nil; i++ {
-			var rec Runner
-			copy(rec.ID[:], readKey(pairs[i].Key, len(family)).take(16))
-			err = decode("runner", pairs[i].Value, func(f field) error {
-				switch f.num {
-				case 2:
-					rec.Name = string(f.b)
-				case 3:
-					rec.Longest = time.Duration(f.v)
-				}
-				return nil
-			})
-			out = append(out, rec)
-		}
+	err = s.pages(ctx, family.all(), func(p kv.Pair) error {
+		rec := Runner{ID: [16]byte(readKey(p.Key, len(family)).take(16))}
+		err := decode("runner", p.Value, func(f field) error {
+			switch f.num {
+			case 2:
+				rec.Name = string(f.b)
+			case 3:
+				rec.Longest = time.Duration(f.v)
+			}
+			return nil
+		})
+		out = append(out, rec)
 		return err
 	})
 	if err != nil {

@@ -122,9 +122,6 @@ type Work struct {
 	Position hook.Timestamp
 }
 
-// workPage bounds the counters that one transaction reads.
-const workPage = 1024
-
 // Outstanding visits each sink of a partition that has rows outstanding, by the counters. It reads page by page, each
 // in a snapshot of its own. A key's settled count comes before what its writers committed, so that the difference errs
 // upwards.
@@ -157,27 +154,7 @@ func (s *Store) Outstanding(ctx context.Context, partition uint8, visit func(Wor
 // counters visits the counters of a partition in key order; the leader's has no writer.
 func (s *Store) counters(ctx context.Context, partition uint8, visit func(k hook.SinkKey, writer []byte, c counter)) error {
 	family := partitionKey(partition, famCounter)
-	within := family.all()
-	for more := true; more; {
-		err := s.kv.View(ctx, func(r kv.Reader) error {
-			pairs, err := r.Scan(ctx, kv.Scan{Range: within, Limit: workPage})
-			if err != nil {
-				return err
-			}
-			more = len(pairs) == workPage
-			for _, p := range pairs {
-				if err := visitCounter(p, len(family), visit); err != nil {
-					return err
-				}
-				within.From = after(p.Key)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.pages(ctx, family.all(), func(p kv.Pair) error { return visitCounter(p, len(family), visit) })
 }
 
 func visitCounter(p kv.Pair, prefix int, visit func(hook.SinkKey, []byte, counter)) error {

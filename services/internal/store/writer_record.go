@@ -19,7 +19,7 @@ type WriterRecord struct {
 
 // Beat says that the writer lives. It is to be repeated well within the time after which a leader takes a silent writer
 // for gone.
-func (w *Writer) Beat(ctx context.Context) error { return w.record(ctx, w.flagged.Load()) }
+func (w *Writer) Beat(ctx context.Context) error { return w.record(ctx) }
 
 // introduce records the writer before its first commit, so that no counter is without a record.
 func (w *Writer) introduce(ctx context.Context) error {
@@ -37,12 +37,13 @@ func (w *Writer) LowerFlag(ctx context.Context) error { return w.flag(ctx, false
 
 func (w *Writer) flag(ctx context.Context, up bool) error {
 	w.flagged.Store(up)
-	return w.record(ctx, up)
+	return w.record(ctx)
 }
 
-func (w *Writer) record(ctx context.Context, flagged bool) error {
+// record looks at the flag within the transaction: a beat that a flag overtakes conflicts with it, and looks again.
+func (w *Writer) record(ctx context.Context) error {
 	_, err := kv.Retry(ctx, w.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		return t.Put(writerKey(w.id[:]), newValue(16).uint(2, bit(flagged)).fixed(3, uint64(t.Timestamp())))
+		return t.Put(writerKey(w.id[:]), newValue(16).uint(2, bit(w.flagged.Load())).fixed(3, uint64(t.Timestamp())))
 	})
 	if err != nil {
 		return fmt.Errorf("record writer %x: %w", w.id, err)
@@ -51,27 +52,21 @@ func (w *Writer) record(ctx context.Context, flagged bool) error {
 	return nil
 }
 
-// maxRecords bounds the records that are read at a time.
-const maxRecords = 4096
-
-// Writers reads the records of all writers.
+// Writers reads the records of all writers, page by page.
 func (s *Store) Writers(ctx context.Context) (out []WriterRecord, err error) {
 	family := clusterKey(famWriter)
-	err = s.kv.View(ctx, func(r kv.Reader) error {
-		pairs, err := r.Scan(ctx, kv.Scan{Range: family.all(), Limit: maxRecords})
-		for i := 0; i < len(pairs) && err == nil; i++ {
-			rec := WriterRecord{ID: [16]byte(readKey(pairs[i].Key, len(family)).take(16))}
-			err = decode("writer", pairs[i].Value, func(f field) error {
-				switch f.num {
-				case 2:
-					rec.Flagged = f.flag()
-				case 3:
-					rec.Beat = hook.Timestamp(f.v)
-				}
-				return nil
-			})
-			out = append(out, rec)
-		}
+	err = s.pages(ctx, family.all(), func(p kv.Pair) error {
+		rec := WriterRecord{ID: [16]byte(readKey(p.Key, len(family)).take(16))}
+		err := decode("writer", p.Value, func(f field) error {
+			switch f.num {
+			case 2:
+				rec.Flagged = f.flag()
+			case 3:
+				rec.Beat = hook.Timestamp(f.v)
+			}
+			return nil
+		})
+		out = append(out, rec)
 		return err
 	})
 	if err != nil {
