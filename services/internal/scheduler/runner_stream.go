@@ -29,10 +29,18 @@ type runnerConn struct {
 	dropped  []wire.Lease
 }
 
+// maxUntold bounds what gathers for a runner that does not listen. Its attempts are bounded by its slots, its answers by
+// nothing but this: past it the runner is hung up on, and its next hello sorts things out.
+const maxUntold = 1 << 16
+
 func (r *runnerConn) tell(change func(*runnerConn)) {
 	r.mu.Lock()
 	change(r)
+	over := len(r.settled)+len(r.dropped) > maxUntold
 	r.mu.Unlock()
+	if over {
+		r.cancel()
+	}
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -82,8 +90,14 @@ func malformed(err error) error {
 	return wire.Error(codes.InvalidArgument, "malformed_message", map[string]string{"message": err.Error()})
 }
 
+// maxRunners bounds the runners that a leader knows, those that are lost and not given up yet included.
+const maxRunners = 1024
+
 // record stores the runner before it gets its first lease, so that the next leader waits for it.
 func (t *term) record(ctx context.Context, h *wire.Hello) error {
+	if t.scheduler.metrics.read().Runners >= maxRunners {
+		return wire.Error(codes.ResourceExhausted, "too_many_runners", nil)
+	}
 	cfg := t.scheduler.cfg.Core
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -121,7 +135,8 @@ func (t *term) serveRunner(
 	return err
 }
 
-// streamEnd waits until the stream is over. The sender has ended when it returns; the receiver ends with the stream.
+// streamEnd waits until the stream is to end. Sender and receiver end with the handler's return, which ends the stream's
+// context and so whatever they wait for.
 func (t *term) streamEnd(ctx context.Context, received, sent chan error) error {
 	select {
 	case err := <-received:

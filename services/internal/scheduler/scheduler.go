@@ -108,6 +108,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		if err := s.lead(ctx, lease, began); err != nil && ctx.Err() == nil {
 			s.log.Warn("leadership ended", zap.Uint64("epoch", lease.Epoch), zap.Error(err))
+			sleep(ctx, s.cfg.Renew/2) // a term that cannot even begin must not be tried without end
 		}
 	}
 	s.serveAdmin(healthpb.HealthCheckResponse_NOT_SERVING)

@@ -69,31 +69,59 @@ func (s *slots) close() {
 // settle commits a batch. What the store does not take is tried again until it lands or the term is over: an outcome is
 // never dropped because the store had a bad moment. A tenant whose rows fail is set aside, so that the others go on.
 func (l *slot) settle(_ context.Context, batch []core.Settle) ([]ferry.Result[struct{}], error) {
-	settles := slices.Clone(batch)
+	healthy, failing := l.sort(batch)
 	l.term.hub.hold(l.slot)
 	defer l.term.hub.release(l.slot)
-	if err := l.commit(settles); err != nil {
-		l.apart(settles, err)
+	if len(healthy) > 0 {
+		if err := l.commit(healthy); err != nil {
+			l.apart(healthy)
+		}
+	}
+	for tenant, part := range failing {
+		l.alone(tenant, part)
 	}
 	return make([]ferry.Result[struct{}], len(batch)), nil
 }
 
+// sort copies a batch, and takes the tenants out whose settles failed the last time.
+func (l *slot) sort(batch []core.Settle) (healthy []core.Settle, failing map[string][]core.Settle) {
+	if len(l.failing) == 0 {
+		return slices.Clone(batch), nil
+	}
+	failing = make(map[string][]core.Settle)
+	for _, s := range batch {
+		tenant := s.Delivery.Key.Tenant
+		if l.failing[tenant] > 0 {
+			failing[tenant] = append(failing[tenant], s)
+			continue
+		}
+		healthy = append(healthy, s)
+	}
+	return healthy, failing
+}
+
 // apart commits a batch that failed tenant by tenant, and leaves those that fail again for later.
-func (l *slot) apart(settles []core.Settle, err error) {
+func (l *slot) apart(settles []core.Settle) {
 	tenants := make(map[string][]core.Settle)
 	for _, s := range settles {
 		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
 	}
 	for tenant, part := range tenants {
-		if len(tenants) > 1 {
-			err = l.commit(part)
+		if len(tenants) == 1 {
+			l.later(tenant, part)
+			return
 		}
-		if err == nil {
-			delete(l.failing, tenant)
-			continue
-		}
-		l.later(tenant, part)
+		l.alone(tenant, part)
 	}
+}
+
+// alone commits one tenant's settles, or leaves them for later.
+func (l *slot) alone(tenant string, part []core.Settle) {
+	if l.commit(part) != nil {
+		l.later(tenant, part)
+		return
+	}
+	delete(l.failing, tenant)
 }
 
 // maxAside is the longest that a failing tenant is set aside.
