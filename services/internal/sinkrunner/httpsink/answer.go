@@ -79,7 +79,11 @@ const bufferSize = 4096
 // if the body ended within limit bytes and answerTime; else cut closes it. Bodies are never inflated: the request asks
 // for no encoding, and the limit counts what an encoded one has on the wire.
 func (s *Sink) readAnswer(r *http.Response, limit int, cut context.CancelFunc) (first []byte) {
-	if r.Body == http.NoBody {
+	switch {
+	case r.Body == http.NoBody:
+		return nil
+	case r.StatusCode == http.StatusSwitchingProtocols: // the body is the connection itself, which cut cannot close
+		_ = r.Body.Close() // the outcome is decided
 		return nil
 	}
 	timer := time.AfterFunc(answerTime, cut)

@@ -173,6 +173,30 @@ func TestL14_AHangingReceiverCostsItsTimeoutAlone(t *testing.T) {
 	require.Equal(t, transient("http: cancelled"), s.Deliver(ctx, d))
 }
 
+// Nobody but the receiver can end the connection of a switch, once net/http has handed it over.
+func TestL14_ASwitchOfProtocolsDoesNotHoldADelivery(t *testing.T) {
+	closed := make(chan error, 1)
+	r := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, stream, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		_, _ = stream.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_ = stream.Flush()
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) // so that a failure does not hang
+		_, err = stream.ReadByte()
+		closed <- err
+		_ = conn.Close()
+	})
+	d := deliveryTo(r.URL)
+	d.Sink.HTTP.Timeout = time.Minute
+	o := newSink(t, nil).Deliver(t.Context(), d)
+	require.Equal(t, hook.Outcome{Class: hook.Transient, Status: 101, Reason: "http: status 101"}, o)
+	require.ErrorIs(t, <-closed, io.EOF, "the connection is closed at once")
+}
+
 func TestL48_FailuresAreToldWithoutWhatTheReceiverSent(t *testing.T) {
 	s := newSink(t, nil)
 	for name, c := range map[string]struct{ answer, reason string }{
