@@ -86,7 +86,7 @@ func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[core.R
 			known[r.ID] = r.Longest
 			continue
 		}
-		if err := leader.RemoveRunner(ctx, r.ID); err != nil {
+		if err := removeRunner(ctx, leader, r.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -259,9 +259,13 @@ func (t *term) scan(ctx context.Context, s core.Scan) {
 
 // forget removes a runner's record. One that stays costs the next leader a wait, no more.
 func (t *term) forget(ctx context.Context, id core.RunnerID) {
-	if err := t.leader.RemoveRunner(ctx, id); err != nil && ctx.Err() == nil {
+	if err := removeRunner(ctx, t.leader, id); err != nil && ctx.Err() == nil {
 		t.log.Warn("runner's record not removed", zap.Binary("runner_id", id[:]), zap.Error(err))
 	}
+}
+
+func removeRunner(ctx context.Context, l *store.Leader, id core.RunnerID) error {
+	return bounded(ctx, keepTimeout, func(ctx context.Context) error { return l.RemoveRunner(ctx, id) })
 }
 
 // recount reads by the counters which sinks have rows, all partitions at once, and leaves them to scans.

@@ -126,6 +126,7 @@ type writers struct {
 	gone map[wire.RunID]time.Time
 
 	beats map[wire.RunID]beat // run owns it
+	folds chan wire.RunID     // unbuffered: taken only when no fold is under way
 }
 
 // beat is what a writer's record said last, and since when.
@@ -137,6 +138,7 @@ type beat struct {
 func newWriters(t *term) *writers {
 	return &writers{
 		term: t, here: make(map[wire.RunID]int), gone: make(map[wire.RunID]time.Time), beats: make(map[wire.RunID]beat),
+		folds: make(chan wire.RunID),
 	}
 }
 
@@ -178,7 +180,7 @@ func (w *writers) missing() (n int) {
 // run recounts whenever a writer stays away or has raised its flag.
 func (w *writers) run(ctx context.Context) {
 	for sleep(ctx, writerPeriod) {
-		records, err := w.term.scheduler.deps.Store.Writers(ctx)
+		records, err := w.read(ctx)
 		if err != nil {
 			w.term.log.Warn("writers not readable", zap.Error(err))
 			continue
@@ -187,8 +189,16 @@ func (w *writers) run(ctx context.Context) {
 			w.term.log.Info("writers away or flagged, counting rows", zap.Int("writers", n))
 			w.term.recount(ctx)
 		}
-		w.fold(ctx)
+		w.offer()
 	}
+}
+
+func (w *writers) read(ctx context.Context) (records []store.WriterRecord, err error) {
+	err = bounded(ctx, keepTimeout, func(ctx context.Context) (err error) {
+		records, err = w.term.scheduler.deps.Store.Writers(ctx)
+		return err
+	})
+	return records, err
 }
 
 // look remembers the records and counts the flags that were raised since the last look.
@@ -208,15 +218,34 @@ func (w *writers) look(records []store.WriterRecord) (raised int) {
 	return raised
 }
 
-// fold folds one writer that is gone, if there is one.
-func (w *writers) fold(ctx context.Context) {
+// offer names one writer that is gone for folding, if there is one and no other is being folded.
+func (w *writers) offer() {
 	for id, b := range w.beats {
 		if w.connected(id) || time.Since(b.since) < writerGone {
 			continue
 		}
-		if err := w.term.leader.Fold(ctx, id); err != nil {
-			w.term.log.Warn("writer's counters not folded", zap.Binary("writer_id", id[:]), zap.Error(err))
+		select {
+		case w.folds <- id:
+		default:
 		}
 		return
 	}
+}
+
+// fold folds the writers that are offered, apart from the look at flags, which waits for no fold.
+func (w *writers) fold(ctx context.Context) {
+	for {
+		select {
+		case id := <-w.folds:
+			if err := w.foldOne(ctx, id); err != nil && ctx.Err() == nil {
+				w.term.log.Warn("writer's counters not folded", zap.Binary("writer_id", id[:]), zap.Error(err))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *writers) foldOne(ctx context.Context, id wire.RunID) error {
+	return bounded(ctx, foldTimeout, func(ctx context.Context) error { return w.term.leader.Fold(ctx, id) })
 }
