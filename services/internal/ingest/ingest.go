@@ -32,7 +32,7 @@ type Store interface {
 	sourcecache.Reader
 	NewWriter(id [16]byte) *store.Writer
 	Partition(tenant string, spread uint32) uint8
-	Ready(ctx context.Context, id [16]byte) error
+	Ready(ctx context.Context) error
 }
 
 // Deps of an Ingest.
@@ -100,7 +100,7 @@ func (i *Ingest) ready(ctx context.Context) string {
 	if i.acceptor.FailedWithin(failedRecently) {
 		return "write_failed"
 	}
-	if err := i.deps.Store.Ready(ctx, i.id); err != nil {
+	if err := i.deps.Store.Ready(ctx); err != nil {
 		return "store_unavailable"
 	}
 	return ""

@@ -182,7 +182,7 @@ func bucketOf(t hook.Timestamp) uint32 { return uint32(t.Millis() / 3_600_000) }
 
 func leaderKey() []byte                   { return clusterKey(famLeader) }
 func clusterRecordKey() []byte            { return clusterKey(famCluster) }
-func probeKey(id []byte) []byte           { return clusterKey(famProbe).raw(id) }
+func probeKey() []byte                    { return clusterKey(famProbe) }
 func sourceKey(owner, name string) []byte { return clusterKey(famSource).text(owner).text(name) }
 func guardKey(owner, name string) []byte  { return clusterKey(famGuard).text(owner).text(name) }
 func writerKey(id []byte) []byte          { return clusterKey(famWriter).raw(id) }

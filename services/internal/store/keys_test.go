@@ -25,7 +25,7 @@ func TestTheKeyLayoutIsGolden(t *testing.T) {
 	member.Ordered, member.Lane, member.Place = true, "cus\x00tomer", hook.Place{Start: at, Index: 9}
 	keys := map[string][]byte{
 		"cluster": clusterRecordKey(), "leader": leaderKey(), "source": sourceKey("acme", "stripe"),
-		"guard": guardKey("acme", "stripe"), "writer": writerKey(id[:]), "runner": runnerKey(id[:]), "probe": probeKey(id[:]),
+		"guard": guardKey("acme", "stripe"), "writer": writerKey(id[:]), "runner": runnerKey(id[:]), "probe": probeKey(),
 		"fence": fenceKey(Slot{3, 2}), "epoch": epochKey(3), "counter of the leader": counterKey(3, sink, nil),
 		"counter of a writer": counterKey(3, sink, id[:]), "due": rowKey(&row), "lane": rowKey(&member),
 		"dead": deadKey(3, "acme", at, row.Ref()), "dead by time": deadTimeKey(3, "acme", at, row.Ref()),

@@ -3,7 +3,6 @@ package schedulerboot
 
 import (
 	"context"
-	"crypto/rand"
 	"net"
 
 	"go.uber.org/zap"
@@ -62,10 +61,8 @@ func Part(role *scheduler.Scheduler) run.Part { return run.Part{Name: "scheduler
 
 // ready is a check that proves with a write that the store takes commits.
 func ready(s *store.Store, log *zap.Logger) func(context.Context) string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
 	return func(ctx context.Context) string {
-		if err := s.Ready(ctx, id); err != nil {
+		if err := s.Ready(ctx); err != nil {
 			log.Debug("store not ready", zap.Error(err))
 			return "store_unavailable"
 		}
