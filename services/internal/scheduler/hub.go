@@ -10,7 +10,7 @@ import (
 // watchQueue bounds the events that wait for one watcher; one that is slower is told so and cut off.
 const watchQueue = 4096
 
-// watchers bounds the watchers of one leader.
+// maxWatchers bounds the watchers of one leader.
 const maxWatchers = 256
 
 // hub hands events to those who watch. It never waits for them.

@@ -188,7 +188,7 @@ func guardKey(owner, name string) []byte  { return clusterKey(famGuard).text(own
 func writerKey(id []byte) []byte          { return clusterKey(famWriter).raw(id) }
 func runnerKey(id []byte) []byte          { return clusterKey(famRunner).raw(id) }
 
-// reader takes a key apart, in the order in which it was put together.
+// keyReader takes a key apart, in the order in which it was put together.
 type keyReader struct {
 	rest []byte
 	err  error

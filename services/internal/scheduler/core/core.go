@@ -91,7 +91,7 @@ type Core struct {
 	waiting  int // rows remembered until they are due
 	gate     gate
 	opened   int // breakers that are not closed
-	restarts int // scans that began again from a key\'s beginning
+	restarts int // scans that began again from a key's beginning
 	out      Effects
 }
 
