@@ -43,6 +43,7 @@ func (c Config) Validate() error {
 	check(h.MaxConnections >= 1, "http.max_connections", "at least 1", h.MaxConnections)
 	check(a.MaxBatch >= 1, "batcher.max_batch", "at least 1", a.MaxBatch)
 	check(a.MaxBatchBytes >= 1, "batcher.max_batch_bytes", "at least 1", a.MaxBatchBytes)
+	check(a.CommitsInFlight >= 1 && a.CommitsInFlight <= maxWriters, "batcher.commits_in_flight", "1 to 256", a.CommitsInFlight)
 	check(a.MaxDelay >= 0, "batcher.max_delay_ms", "0 or more", a.MaxDelay)
 	check(a.MaxQueue >= a.MaxBatch, "batcher.max_queue", "at least batcher.max_batch", a.MaxQueue)
 	check(a.MaxQueueBytes >= int64(a.MaxBodyBytes), "batcher.max_queue_bytes", "at least http.max_body_bytes", a.MaxQueueBytes)

@@ -54,7 +54,7 @@ type Ingest struct {
 	id       [16]byte
 	acceptor *accept.Acceptor
 	notifier *notify.Notifier
-	writer   *store.Writer
+	writers  writers
 	server   *http.Server
 }
 
@@ -65,12 +65,11 @@ func New(c Config, d Deps) (*Ingest, error) {
 	}
 	i := &Ingest{config: c, deps: d}
 	rand.Read(i.id[:])
-	writer := d.Store.NewWriter(i.id)
-	i.writer = writer
-	i.notifier = notify.New(d.Scheduler, i.id, writer, d.Metrics, d.Log)
+	i.writers = newWriters(d.Store, i.id, c.Accept.CommitsInFlight)
+	i.notifier = notify.New(d.Scheduler, i.id, i.writers.flag(), d.Metrics, d.Log)
 	i.acceptor = accept.New(c.Accept, accept.Deps{
-		Sources: d.Store, Writer: writer, Partition: d.Store.Partition, Notifier: i.notifier, Metrics: d.Metrics,
-		Log: sampled(d.Log),
+		Sources: d.Store, Writers: i.writers.forCommits(), Partition: d.Store.Partition, Notifier: i.notifier,
+		Metrics: d.Metrics, Log: sampled(d.Log),
 	})
 	health := telemetry.Handler(d.Process, d.Metrics, telemetry.Check{Name: "store", Check: i.ready})
 	server, err := httpapi.NewServer(c.HTTP, httpapi.New(c.HTTP, i.acceptor, health), d.Metrics, d.Log)
@@ -131,7 +130,8 @@ func (i *Ingest) Run(ctx context.Context) error {
 // beatPeriod is well within the ten minutes after which a leader folds the counters of a silent writer.
 const beatPeriod = time.Minute
 
-// beat says now and then that the writer lives, for leaders that it cannot reach.
+// beat says now and then that the writers live: to leaders that the process cannot reach, and of all but the first to
+// any leader, for it is the first's id that the process gives.
 func (i *Ingest) beat(ctx context.Context) {
 	ticker := time.NewTicker(beatPeriod)
 	defer ticker.Stop()
@@ -141,8 +141,8 @@ func (i *Ingest) beat(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := i.writer.Beat(ctx); err != nil {
-			i.deps.Log.Warn("writer's record not renewed", zap.Error(err))
+		if err := i.writers.beat(ctx); err != nil {
+			i.deps.Log.Warn("writers' records not renewed", zap.Error(err))
 		}
 	}
 }

@@ -22,6 +22,9 @@ import (
 // MaxMessage is the default bound of one message, in bytes, in both directions.
 const MaxMessage = 16 << 20
 
+// maxStreams bounds the calls of one connection that are under way; a client holds further ones back.
+const maxStreams = 1024
+
 // A peer that is frozen or cut off is noticed after pingEvery and pingTimeout together, though its host still answers.
 const (
 	pingEvery   = 10 * time.Second
@@ -50,6 +53,7 @@ func NewServer(o ServerOptions) *grpc.Server {
 		grpc.Creds(o.Security.forServer()),
 		grpc.MaxRecvMsgSize(o.MaxReceive),
 		grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(connectTimeout),

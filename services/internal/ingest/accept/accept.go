@@ -30,7 +30,7 @@ type Config struct {
 	// MaxBatch and MaxBatchBytes bound one commit. Default 256 hooks, 8 MiB; a heavier hook is committed alone.
 	MaxBatch      int
 	MaxBatchBytes int64
-	// CommitsInFlight is how many commits of one partition may run at once, each with a writer of its own. Default 2.
+	// CommitsInFlight is how many commits of one partition may run at once, each with a writer of its own. Default 1.
 	CommitsInFlight int
 	// MaxDelay is how long a commit waits for company. Default 0.
 	MaxDelay time.Duration
@@ -49,7 +49,8 @@ type Config struct {
 func Default() Config {
 	return Config{
 		MaxBodyBytes: 8_000_000, MaxReadingBytes: 256 << 20, MaxBatch: 256, MaxBatchBytes: 8 << 20,
-		CommitsInFlight: 2, MaxQueue: 10_000, MaxQueueBytes: 256 << 20, StartDeadline: 15 * time.Second, CommitTimeout: 10 * time.Second,
+		CommitsInFlight: 1, MaxQueue: 10_000, MaxQueueBytes: 256 << 20, StartDeadline: 15 * time.Second,
+		CommitTimeout: 10 * time.Second,
 	}
 }
 

@@ -282,7 +282,7 @@ func TestOverloadIsRefusedAtOnceAndWhatWaitsIsCommitted(t *testing.T) {
 func TestAHookThatWaitedPastItsStartDeadlineIsNotCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := accept.Default()
-		c.MaxBatch, c.MaxQueue, c.CommitTimeout = 1, 10, time.Minute
+		c.MaxBatch, c.MaxQueue, c.CommitTimeout, c.CommitsInFlight = 1, 10, time.Minute, 1
 		b := setUp(t, c, plain("default", "a"))
 		b.writer.fail(func([]store.Incoming) error { time.Sleep(16 * time.Second); return nil })
 		var wg sync.WaitGroup
@@ -311,7 +311,7 @@ func TestAStuckCommitEndsAndItsFateIsUnknown(t *testing.T) {
 func TestASenderThatLeavesIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := accept.Default()
-		c.MaxBatch = 1
+		c.MaxBatch, c.CommitsInFlight = 1, 1
 		b := setUp(t, c, plain("default", "a"))
 		b.writer.fail(func([]store.Incoming) error { time.Sleep(time.Second); return nil })
 		ctx, leave := context.WithCancel(t.Context())

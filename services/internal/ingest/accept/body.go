@@ -77,6 +77,17 @@ func (b *Body) Release() {
 	}
 }
 
+// HoldBody counts a body that has been received whole by other means than ReadBody, or fails with ErrNoRoom.
+func (a *Acceptor) HoldBody(received []byte) (Body, error) {
+	b := Body{Bytes: received, budget: &a.reading}
+	more := int64(max(0, len(received)-freeBody))
+	if !b.budget.take(more) {
+		return Body{}, ErrNoRoom
+	}
+	b.held = more
+	return b, nil
+}
+
 // BodyReader reads bodies within the cap and the room for them.
 type BodyReader interface {
 	ReadBody(r io.Reader, announced int64, progress func(n int) error) (Body, error)

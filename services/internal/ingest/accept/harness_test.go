@@ -3,6 +3,7 @@ package accept_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,22 +39,26 @@ type writer struct {
 	each    func(in store.Incoming) error
 	keys    map[string]hook.ID
 	batches [][]store.Incoming
-	running map[uint8]bool
+}
+
+// one is one of several writers that share what they keep.
+type one struct {
+	*writer
+	running [256]atomic.Bool
+}
+
+func (o *one) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error) {
+	if !o.running[p].CompareAndSwap(false, true) {
+		panic("two commits of a writer and partition at once")
+	}
+	defer o.running[p].Store(false)
+	return o.writer.Commit(ctx, p, batch)
 }
 
 func (w *writer) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error) {
 	w.mu.Lock()
 	before := w.before
-	if w.running[p] {
-		panic("two commits of a partition at once")
-	}
-	w.running[p] = true
 	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.running[p] = false
-	}()
 	if before != nil {
 		if err := before(batch); err != nil {
 			return nil, nil, err
@@ -70,20 +75,23 @@ func (w *writer) keep(p uint8, batch []store.Incoming) ([]store.Accepted, []stor
 	defer w.mu.Unlock()
 	out := make([]store.Accepted, len(batch))
 	g := store.Group{Partition: p, Start: 1}
+	var kept []store.Incoming
 	for i, in := range batch {
 		key := in.Hook.Tenant + "/" + in.Hook.SourceID + "/" + in.Hook.DedupeKey
 		first, taken := w.keys[key]
 		switch {
 		case w.each != nil && w.each(in) != nil:
 			out[i].Err = w.each(in)
+			continue
 		case taken && in.Hook.DedupeKey != "":
 			out[i].Duplicate = &first
 		default:
 			w.keys[key] = in.Hook.ID
 			g.Key, g.Hooks = in.Bindings[0].Key, append(g.Hooks, in.Hook.ID)
 		}
+		kept = append(kept, in)
 	}
-	w.batches = append(w.batches, append([]store.Incoming(nil), batch...))
+	w.batches = append(w.batches, kept)
 	return out, []store.Group{g}, nil
 }
 
@@ -166,15 +174,19 @@ func setUp(t testing.TB, c accept.Config, sources ...*source.Source) *bench {
 	core, logs := observer.New(zapcore.DebugLevel)
 	b := &bench{
 		registry: prometheus.NewRegistry(), logs: logs,
-		writer:   &writer{keys: map[string]hook.ID{}, running: map[uint8]bool{}},
+		writer:   &writer{keys: map[string]hook.ID{}},
 		notifier: &notifier{named: map[hook.ID]bool{}},
 		shelf:    &shelf{sources: map[string]*source.Source{}},
 	}
 	for _, s := range sources {
 		b.shelf.put(s)
 	}
+	writers := make([]accept.Writer, c.CommitsInFlight)
+	for i := range writers {
+		writers[i] = &one{writer: b.writer}
+	}
 	b.Acceptor = accept.New(c, accept.Deps{
-		Sources: b.shelf, Writer: b.writer, Notifier: b.notifier, Metrics: b.registry, Log: zap.New(core),
+		Sources: b.shelf, Writers: writers, Notifier: b.notifier, Metrics: b.registry, Log: zap.New(core),
 		Partition: func(tenant string, part uint32) uint8 { return uint8(len(tenant)) + uint8(part) },
 	})
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })

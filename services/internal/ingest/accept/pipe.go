@@ -31,7 +31,7 @@ type record struct {
 
 type batcher = ferry.Batcher[*record, Result]
 
-// pipes are the batchers of the partitions in use. Each has one commit in flight, as the store's writer demands.
+// pipes are the batchers of the partitions in use.
 type pipes struct {
 	list     [256]atomic.Pointer[batcher]
 	epoch    time.Time
@@ -52,17 +52,27 @@ func (a *Acceptor) pipe(partition uint8) (*batcher, error) {
 		return b, closedError(b)
 	}
 	c := a.config
-	p := &pipe{acceptor: a, partition: partition}
+	p := &pipe{acceptor: a, partition: partition, free: newSlots(a.deps.Writers)}
 	b, err := ferry.New(ferry.Config[*record]{
-		MaxBatch: c.MaxBatch, MaxBatchWeight: c.MaxBatchBytes, MaxWait: c.MaxDelay, MaxInFlight: 1,
+		MaxBatch: c.MaxBatch, MaxBatchWeight: c.MaxBatchBytes, MaxWait: c.MaxDelay, MaxInFlight: len(a.deps.Writers),
 		MaxQueue: c.MaxQueue, MaxQueueWeight: c.MaxQueueBytes,
 		Weight: func(r *record) int64 { return r.size },
+		Lane:   dedupeLane,
 		Group:  func(r *record) string { return r.hook.Tenant },
 	}, p.run)
 	if err == nil {
 		a.pipes.list[partition].Store(b)
 	}
 	return b, err
+}
+
+// dedupeLane keeps hooks of one dedupe key out of commits that run at once, of which all but one would be in vain.
+func dedupeLane(r *record) (string, bool) {
+	h := &r.hook
+	if h.DedupeKey == "" {
+		return "", false
+	}
+	return h.Tenant + "\x00" + h.SourceID + "\x00" + h.DedupeKey, true
 }
 
 func closedError(b *batcher) error {
@@ -97,68 +107,67 @@ func (p *pipes) held() (count int, weight int64) {
 	return count, weight
 }
 
-// pipe commits the batches of one partition, one after the other, so that its slices can be used again.
+// pipe commits the batches of one partition.
 type pipe struct {
 	acceptor  *Acceptor
 	partition uint8
-	incoming  []store.Incoming
-	places    []int // of the incoming in the batch
-	results   []ferry.Result[Result]
+	free      *slots
 }
 
+// run's results outlive the slot: they are read after the next batch has begun in it.
 func (p *pipe) run(ctx context.Context, batch []*record) ([]ferry.Result[Result], error) {
-	p.begin(batch)
-	if len(p.incoming) == 0 {
-		return p.results, nil
+	s := p.free.take()
+	defer p.free.give(s)
+	results := make([]ferry.Result[Result], len(batch))
+	p.begin(s, batch, results)
+	if len(s.incoming) == 0 {
+		return results, nil
 	}
-	accepted, groups, err := p.commit(ctx)
+	accepted, groups, err := p.commit(ctx, s)
 	p.acceptor.deps.Notifier.Committed(groups) // of an earlier commit, too, that was found to have landed
 	if err != nil {
-		for _, i := range p.places {
-			p.results[i].Err = err
+		for _, i := range s.places {
+			results[i].Err = err
 		}
-		return p.results, nil
+		return results, nil
 	}
-	for n, i := range p.places {
-		p.results[i] = resultOf(batch[i], accepted[n])
+	for n, i := range s.places {
+		results[i] = resultOf(batch[i], accepted[n])
 	}
-	return p.results, nil
+	return results, nil
 }
 
 // begin sorts out what has waited too long.
-func (p *pipe) begin(batch []*record) {
-	clear(p.incoming)
-	p.incoming, p.places, p.results = p.incoming[:0], p.places[:0], p.results[:0]
+func (p *pipe) begin(s *slot, batch []*record, results []ferry.Result[Result]) {
 	now := time.Now()
 	for i, r := range batch {
 		if now.Sub(r.at) > p.acceptor.config.StartDeadline {
-			p.results = append(p.results, ferry.Result[Result]{Err: errStale})
+			results[i].Err = errStale
 			continue
 		}
-		p.results = append(p.results, ferry.Result[Result]{})
-		p.incoming, p.places = append(p.incoming, r.incoming), append(p.places, i)
+		s.incoming, s.places = append(s.incoming, r.incoming), append(s.places, i)
 	}
 }
 
-func (p *pipe) commit(ctx context.Context) ([]store.Accepted, []store.Group, error) {
+func (p *pipe) commit(ctx context.Context, s *slot) ([]store.Accepted, []store.Group, error) {
 	a := p.acceptor
 	began := time.Now()
 	known := false
 	defer func() { // a panic of the writer leaves the fate of the batch unknown, too
 		if !known {
-			p.uncertain()
+			p.uncertain(s)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, a.config.CommitTimeout)
 	defer cancel()
-	accepted, groups, err := a.deps.Writer.Commit(ctx, p.partition, p.incoming)
+	accepted, groups, err := s.writer.Commit(ctx, p.partition, s.incoming)
 	known = decided(accepted, err)
 	a.metrics.commit.Observe(time.Since(began).Seconds())
 	if err != nil {
 		a.pipes.failedAt.Store(max(1, int64(time.Since(a.pipes.epoch))))
 		return nil, groups, err
 	}
-	a.metrics.hooks.Add(float64(len(p.incoming)))
+	a.metrics.hooks.Add(float64(len(s.incoming)))
 	return accepted, groups, nil
 }
 
@@ -184,11 +193,11 @@ func notStored(err error) bool {
 }
 
 // uncertain has the leader look for rows that may have landed without being named.
-func (p *pipe) uncertain() {
+func (p *pipe) uncertain(s *slot) {
 	seen := map[hook.SinkKey]bool{}
 	var list []store.Binding
-	for i := range p.incoming {
-		for _, b := range p.incoming[i].Bindings {
+	for i := range s.incoming {
+		for _, b := range s.incoming[i].Bindings {
 			if !seen[b.Key] {
 				seen[b.Key] = true
 				list = append(list, b)

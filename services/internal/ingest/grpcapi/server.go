@@ -22,10 +22,14 @@ type Acceptor interface {
 	Accept(ctx context.Context, t accept.Target, headers []hook.Header, body []byte, now time.Time) accept.Result
 	Refuse(r accept.Result) accept.Result
 	MaxBodyBytes() int
+	HoldBody(received []byte) (accept.Body, error)
 }
 
-// maxHeaders bounds the headers of a request.
-const maxHeaders = 256
+// Bounds of the headers of a request, in number and, names and values together, in bytes.
+const (
+	maxHeaders     = 256
+	maxHeaderBytes = 64 << 10
+)
 
 // Server is the IngestService.
 type Server struct {
@@ -46,6 +50,11 @@ func (s *Server) take(ctx context.Context, p *ingestv1.AcceptRequest) accept.Res
 	if len(p.GetBody()) > limit {
 		return s.acceptor.Refuse(accept.Result{Kind: accept.PayloadTooLarge, Limit: limit})
 	}
+	body, err := s.acceptor.HoldBody(p.GetBody())
+	if err != nil {
+		return s.acceptor.Refuse(accept.Result{Kind: accept.Overload, Err: err})
+	}
+	defer body.Release()
 	target, refused := s.acceptor.Find(ctx, p.GetTenant(), p.GetSource())
 	if refused.Kind != 0 {
 		return refused
@@ -54,7 +63,7 @@ func (s *Server) take(ctx context.Context, p *ingestv1.AcceptRequest) accept.Res
 	if bad != "" {
 		return s.acceptor.Refuse(accept.Result{Kind: accept.InvalidHeader, Reason: bad})
 	}
-	return s.acceptor.Accept(ctx, target, headers, p.GetBody(), time.Now())
+	return s.acceptor.Accept(ctx, target, headers, body.Bytes, time.Now())
 }
 
 // headersOf lists the headers in their order, with room for as many again. bad names the first that cannot be carried,
@@ -62,6 +71,13 @@ func (s *Server) take(ctx context.Context, p *ingestv1.AcceptRequest) accept.Res
 func headersOf(list []*ingestv1.Header) (headers []hook.Header, bad string) {
 	if len(list) > maxHeaders {
 		return nil, "more than " + strconv.Itoa(maxHeaders)
+	}
+	size := 0
+	for _, h := range list {
+		size += len(h.GetName()) + len(h.GetValue())
+	}
+	if size > maxHeaderBytes {
+		return nil, "more than " + strconv.Itoa(maxHeaderBytes) + " bytes"
 	}
 	headers = make([]hook.Header, 0, 2*len(list))
 	for _, h := range list {

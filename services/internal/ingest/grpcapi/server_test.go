@@ -25,6 +25,7 @@ type acceptor struct {
 	headers       []hook.Header
 	body          []byte
 	refused       int
+	full          bool
 }
 
 func (a *acceptor) Find(_ context.Context, tenant, name string) (accept.Target, accept.Result) {
@@ -39,6 +40,13 @@ func (a *acceptor) Accept(_ context.Context, _ accept.Target, headers []hook.Hea
 
 func (a *acceptor) Refuse(r accept.Result) accept.Result { a.refused++; return r }
 func (a *acceptor) MaxBodyBytes() int                    { return 10 }
+
+func (a *acceptor) HoldBody(received []byte) (accept.Body, error) {
+	if a.full {
+		return accept.Body{}, accept.ErrNoRoom
+	}
+	return accept.Body{Bytes: received}, nil
+}
 
 func header(name, value string) *ingestv1.Header {
 	return &ingestv1.Header{Name: name, Value: []byte(value)}
@@ -98,6 +106,7 @@ func TestWhatCannotBeCarriedIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		"no name":           {Headers: []*ingestv1.Header{header("", "b")}},
 		"nothing at all":    {Headers: []*ingestv1.Header{nil}},
 		"too many headers":  {Headers: many},
+		"too much of them":  {Headers: []*ingestv1.Header{header("a", strings.Repeat("b", 64<<10))}},
 		"body over the cap": {Body: []byte(strings.Repeat("x", 11))},
 	} {
 		a := &acceptor{result: accept.Result{Kind: accept.Committed}}
@@ -108,6 +117,16 @@ func TestWhatCannotBeCarriedIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		_, _, ok := wire.Reason(err)
 		require.True(t, ok, name)
 	}
+}
+
+func TestABodyThatFindsNoRoomIsAnOverload(t *testing.T) {
+	a := &acceptor{full: true, result: accept.Result{Kind: accept.Committed}}
+	_, err := grpcapi.New(a).Accept(t.Context(), &ingestv1.AcceptRequest{Source: "s", Body: []byte("x")})
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	reason, _, _ := wire.Reason(err)
+	require.Equal(t, accept.Overload.Code(), reason)
+	require.Equal(t, 1, a.refused)
+	require.Empty(t, a.name, "nothing is looked up")
 }
 
 func FuzzNoMessageIsAcknowledgedUnlessAccepted(f *testing.F) {
