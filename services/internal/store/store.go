@@ -34,6 +34,9 @@ var (
 // Options of a store. Partitions is fixed when the cluster is created.
 type Options struct {
 	Partitions int // 1 to MaxPartitions; 0 means DefaultPartitions for a new cluster, and takes an old one's
+	// Unsplit is told why a new cluster could not be split at its partitions; nil ignores it. Such a cluster is sound:
+	// its store splits by itself once a range has grown or is hot enough, and nobody splits it again.
+	Unsplit func(error)
 }
 
 // Store is safe for concurrent use. It keeps no state but the port and the cluster's settings.
@@ -48,31 +51,62 @@ func Open(ctx context.Context, port kv.Store, o Options) (*Store, error) {
 	if o.Partitions < 0 || o.Partitions > MaxPartitions {
 		return nil, fmt.Errorf("store.partitions must be 1 to %d, got %d", MaxPartitions, o.Partitions)
 	}
-	s := &Store{kv: port}
-	_, err := kv.Retry(ctx, port, kv.UpdateOptions{}, attempts, func(t kv.Txn) error { return s.join(ctx, t, o) })
+	s, created := &Store{kv: port}, false
+	_, err := kv.Retry(ctx, port, kv.UpdateOptions{}, attempts, func(t kv.Txn) (err error) {
+		created, err = s.join(ctx, t, o)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if o.Partitions != 0 && o.Partitions != s.partitions {
 		return nil, fmt.Errorf("open store: %w: store.partitions is %d, got %d", ErrOtherCluster, s.partitions, o.Partitions)
 	}
+	if !created {
+		return s, nil
+	}
+	if err := s.split(ctx); err != nil && o.Unsplit != nil {
+		o.Unsplit(err)
+	}
 	return s, nil
 }
 
-// join reads the cluster's record; the put of two creators conflicts, and the second reads the first's.
-func (s *Store) join(ctx context.Context, t kv.Txn, o Options) error {
+// splitTimeout bounds the split of a new cluster, which an opening process waits for and does without.
+const splitTimeout = 30 * time.Second
+
+// split parts a new store at the borders of the partitions, where it can be: the first hooks meet as many machines as
+// the later ones.
+func (s *Store) split(ctx context.Context) error {
+	splitter, ok := kv.AsSplitter(s.kv)
+	if !ok {
+		return nil
+	}
+	borders := make([][]byte, s.partitions)
+	for p := range borders {
+		borders[p] = []byte{partitionSpace + byte(p)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, splitTimeout)
+	defer cancel()
+	if err := splitter.Split(ctx, borders); err != nil {
+		return fmt.Errorf("split store at %d partitions: %w", s.partitions, err)
+	}
+	return nil
+}
+
+// join reads the cluster's record, or creates it; the put of two creators conflicts, and the second reads the first's.
+func (s *Store) join(ctx context.Context, t kv.Txn, o Options) (created bool, err error) {
 	b, err := t.Get(ctx, clusterRecordKey())
 	if err == nil {
-		return s.readCluster(b)
+		return false, s.readCluster(b)
 	}
 	if !errors.Is(err, kv.ErrNotFound) {
-		return err
+		return false, err
 	}
 	if s.partitions = o.Partitions; s.partitions == 0 {
 		s.partitions = DefaultPartitions
 	}
 	rand.Read(s.cluster[:])
-	return t.Put(clusterRecordKey(), newValue(32).uint(2, uint64(s.partitions)).bytes(3, s.cluster[:]))
+	return true, t.Put(clusterRecordKey(), newValue(32).uint(2, uint64(s.partitions)).bytes(3, s.cluster[:]))
 }
 
 func (s *Store) readCluster(b []byte) error {

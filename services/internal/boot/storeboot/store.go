@@ -25,7 +25,10 @@ func Add(ctx context.Context, p *boot.Process, open Open) (*store.Store, kv.Stor
 		return nil, nil, fmt.Errorf("open the %s store: %w", p.Config.Store.Type, err)
 	}
 	p.Owns("store", port)
-	s, err := store.Open(ctx, metered(port, p.Metrics), store.Options{Partitions: p.Config.Store.Partitions})
+	s, err := store.Open(ctx, metered(port, p.Metrics), store.Options{
+		Partitions: p.Config.Store.Partitions,
+		Unsplit:    func(err error) { p.Log.Warn("new store not split at its partitions", zap.Error(err)) },
+	})
 	if err != nil {
 		return nil, nil, err
 	}

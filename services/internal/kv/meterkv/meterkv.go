@@ -21,6 +21,9 @@ func New(next kv.Store, class func(key []byte) string, count func(class string))
 	return &Store{next: next, class: class, count: count}
 }
 
+// Unwrap is the store inside, past the counting.
+func (s *Store) Unwrap() kv.Store { return s.next }
+
 // Clock is the class of calls that touch no key.
 const Clock = "clock"
 

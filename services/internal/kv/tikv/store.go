@@ -43,7 +43,10 @@ type Store struct {
 	calls  sync.WaitGroup
 }
 
-var _ kv.Store = (*Store)(nil)
+var (
+	_ kv.Store    = (*Store)(nil)
+	_ kv.Splitter = (*Store)(nil)
+)
 
 // try is await for what a healthy cluster answers at once. Past the store's patience the cluster counts as away: the
 // client's own retries add up to minutes.
@@ -158,7 +161,7 @@ func (s *Store) DropRange(ctx context.Context, r kv.Range) error {
 	})
 }
 
-// Split makes each key the first of a region, where it is not, and asks PD to spread the new regions over the stores.
+// Split implements kv.Splitter. It makes each key the first of a region, where it is not, and asks PD to spread the new regions over the stores.
 // It does not wait for the spreading.
 func (s *Store) Split(ctx context.Context, keys [][]byte) error {
 	at := s.space.keys(keys)
