@@ -220,7 +220,7 @@ func (t *term) read(ctx context.Context, r core.Read) {
 		if r.Anew {
 			find = t.scheduler.deps.Store.Reread
 		}
-		if found, _, err = find(ctx, r.Rows); err == nil {
+		if found, err = find(ctx, r.Rows); err == nil {
 			sources, err = t.scheduler.sourcesOf(ctx, len(r.Rows), func(i int) string { return r.Rows[i].Key.SourceID })
 		}
 		return err

@@ -20,9 +20,8 @@ type DueScan struct {
 
 // DuePage is a page of rows as of a snapshot. More is false when the snapshot has no row of the key beyond the page.
 type DuePage struct {
-	Rows     []hook.Delivery
-	Snapshot hook.Timestamp
-	More     bool
+	Rows []hook.Delivery
+	More bool
 }
 
 // ScanDue reads a page of one sink's rows, waiting ones included whose due time has not come.
@@ -38,7 +37,7 @@ func (s *Store) ScanDue(ctx context.Context, q DueScan) (page DuePage, err error
 		if err != nil {
 			return err
 		}
-		page = DuePage{Snapshot: r.Timestamp(), More: len(pairs) == q.Limit, Rows: make([]hook.Delivery, len(pairs))}
+		page = DuePage{More: len(pairs) == q.Limit, Rows: make([]hook.Delivery, len(pairs))}
 		for i, p := range pairs {
 			if err := dueRow(q, len(family), p, &page.Rows[i]); err != nil {
 				return err
@@ -69,16 +68,16 @@ type Found struct {
 }
 
 // Rows reads rows by name, whatever their version is, in one snapshot.
-func (s *Store) Rows(ctx context.Context, rows []hook.Row) ([]Found, hook.Timestamp, error) {
+func (s *Store) Rows(ctx context.Context, rows []hook.Row) ([]Found, error) {
 	return s.find(ctx, rows, false)
 }
 
 // Reread is Rows that also tells whether the hooks are there.
-func (s *Store) Reread(ctx context.Context, rows []hook.Row) ([]Found, hook.Timestamp, error) {
+func (s *Store) Reread(ctx context.Context, rows []hook.Row) ([]Found, error) {
 	return s.find(ctx, rows, true)
 }
 
-func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found, hook.Timestamp, error) {
+func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found, error) {
 	keys := make([][]byte, 0, 2*len(rows))
 	for i := range rows {
 		keys = append(keys, rowKey(&rows[i]))
@@ -86,9 +85,8 @@ func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found,
 	for i := 0; hooks && i < len(rows); i++ {
 		keys = append(keys, hookKey(rows[i].Partition, rows[i].Key.Tenant, rows[i].Hook))
 	}
-	out, snapshot := make([]Found, len(rows)), hook.Timestamp(0)
+	out := make([]Found, len(rows))
 	err := s.kv.View(ctx, func(r kv.Reader) error {
-		snapshot = r.Timestamp()
 		values, err := r.BatchGet(ctx, keys)
 		if err != nil {
 			return err
@@ -107,9 +105,9 @@ func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found,
 		return nil
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %d rows: %w", len(rows), err)
+		return nil, fmt.Errorf("read %d rows: %w", len(rows), err)
 	}
-	return out, snapshot, nil
+	return out, nil
 }
 
 // Work is what one sink has outstanding in one partition.

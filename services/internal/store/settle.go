@@ -27,8 +27,6 @@ type Settlement struct {
 type Settled struct {
 	// Start is the version of the rows that were written.
 	Start hook.Timestamp
-	// Commit: a snapshot at or after it shows the rows as settled.
-	Commit hook.Timestamp
 }
 
 // settler is the state of one slot.
@@ -70,14 +68,14 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Set
 		return Settled{}, fmt.Errorf("%w: %w", errUnresolved, err)
 	}
 	if before != nil && before.landed && sameRows(before.batch, batch) {
-		return Settled{Start: before.start, Commit: before.seen}, nil
+		return Settled{Start: before.start}, nil
 	}
 	for tries := 1; ; tries++ {
 		a := &settlement{leader: l, slot: slot, settler: s, batch: batch}
-		commit, err := l.store.kv.Update(ctx, kv.UpdateOptions{Bound: CommitBound}, func(t kv.Txn) error { return a.run(ctx, t) })
+		_, err := l.store.kv.Update(ctx, kv.UpdateOptions{Bound: CommitBound}, func(t kv.Txn) error { return a.run(ctx, t) })
 		if err == nil {
 			s.remember(a.counters)
-			return Settled{Start: a.start, Commit: commit}, nil
+			return Settled{Start: a.start}, nil
 		}
 		if !a.ran {
 			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w: %w", len(batch), slot, errNotBegun, err)
@@ -85,7 +83,7 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Set
 		if errors.Is(err, kv.ErrUndetermined) || ctx.Err() != nil {
 			s.unresolved = a
 			if l.resolve(ctx, slot, s) == nil && a.landed {
-				return Settled{Start: a.start, Commit: a.seen}, nil
+				return Settled{Start: a.start}, nil
 			}
 			if s.unresolved != nil {
 				err = fmt.Errorf("%w: %w", errUnresolved, err)
@@ -116,7 +114,7 @@ func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) error {
 	s.counters = nil
 	for kp, want := range a.counters {
 		ck := counterKey(kp.partition, kp.key, nil)
-		commit, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
+		_, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
 			if err := t.Lock(ctx, ck); err != nil {
 				return err
 			}
@@ -127,7 +125,6 @@ func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) error {
 		if err != nil {
 			return err
 		}
-		a.seen = commit
 		break
 	}
 	if a.landed {
@@ -158,7 +155,6 @@ type settlement struct {
 	counters    map[keyPart]counter
 	obligations map[string]uint64
 	landed      bool
-	seen        hook.Timestamp
 }
 
 // run reads the fence (against a later leader), the obligations that it changes (against others that add or remove
