@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ import (
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/ingest"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/faultkv"
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
@@ -49,28 +52,53 @@ func BenchmarkAccept(b *testing.B) {
 	b.Run("ingest", func(b *testing.B) {
 		o := local.Default()
 		o.Dir = filepath.Join(b.TempDir(), "db")
-		kv, err := local.Open(o, zap.NewNop())
+		disk, err := local.Open(o, zap.NewNop())
 		require.NoError(b, err)
-		defer func() { require.NoError(b, kv.Close()) }()
-		st, err := store.Open(b.Context(), kv, store.Options{})
-		require.NoError(b, err)
-		s := source.New("default", "bench")
-		s.Verify.Type, s.Sinks = source.VerifyNone, []source.Sink{{Type: source.SinkLog}}
-		_, err = st.CreateSource(b.Context(), s)
-		require.NoError(b, err)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(b, err)
-		i, err := ingest.New(ingest.Default(), ingest.Deps{
-			Store: st, Scheduler: acknowledging(b), Listener: l, Metrics: telemetry.NewMetrics("bench"), Log: zap.NewNop(),
-		})
-		require.NoError(b, err)
-		ctx, stop := context.WithCancel(b.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { require.NoError(b, i.Run(ctx)) })
-		drive(b, nil, l)
-		stop()
-		wg.Wait()
+		defer func() { require.NoError(b, disk.Close()) }()
+		benchmark(b, disk, ingest.Default())
 	})
+}
+
+// BenchmarkCommitsInFlight is the same on a store whose commits take 5 ms each however many there are at once, as those
+// of a store across a network do, by the number of commits of a partition that may run at once.
+func BenchmarkCommitsInFlight(b *testing.B) {
+	for n := 1; n <= 4; n++ {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			mem, err := local.OpenMem(zap.NewNop())
+			require.NoError(b, err)
+			defer func() { require.NoError(b, mem.Close()) }()
+			far := faultkv.New(mem, nil)
+			far.SetHooks(faultkv.Hooks{After: func(_ context.Context, _ faultkv.Commit, _ kv.Timestamp, err error) error {
+				time.Sleep(5 * time.Millisecond)
+				return err
+			}})
+			c := ingest.Default()
+			c.Accept.CommitsInFlight = n
+			benchmark(b, far, c)
+		})
+	}
+}
+
+// benchmark drives ingest on a store.
+func benchmark(b *testing.B, port kv.Store, c ingest.Config) {
+	st, err := store.Open(b.Context(), port, store.Options{})
+	require.NoError(b, err)
+	s := source.New("default", "bench")
+	s.Verify.Type, s.Sinks = source.VerifyNone, []source.Sink{{Type: source.SinkLog}}
+	_, err = st.CreateSource(b.Context(), s)
+	require.NoError(b, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	i, err := ingest.New(c, ingest.Deps{
+		Store: st, Scheduler: acknowledging(b), Listener: l, Metrics: telemetry.NewMetrics("bench"), Log: zap.NewNop(),
+	})
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { require.NoError(b, i.Run(ctx)) })
+	drive(b, nil, l)
+	stop()
+	wg.Wait()
 }
 
 // drive posts b.N hooks over 64 connections.

@@ -15,6 +15,15 @@ func TestEveryDefaultOfTheFileIsValidForTheRole(t *testing.T) {
 	}
 }
 
+func TestCommitsRunAtOnceWhereTheyWaitForNoCommonDisk(t *testing.T) {
+	c := config.Default()
+	require.Equal(t, 1, settings(c, config.RoleIngest).Accept.CommitsInFlight)
+	c.Store.Type = config.StoreTiKV
+	got := settings(c, config.RoleIngest)
+	require.Equal(t, 4, got.Accept.CommitsInFlight)
+	require.NoError(t, got.Validate())
+}
+
 func TestARootPrefixIsNoPrefix(t *testing.T) {
 	c := config.Default()
 	c.HTTP.Prefix, c.HTTP.Routing = "/", config.RoutingTenantPath

@@ -30,7 +30,9 @@ type Config struct {
 	// MaxBatch and MaxBatchBytes bound one commit. Default 256 hooks, 8 MiB; a heavier hook is committed alone.
 	MaxBatch      int
 	MaxBatchBytes int64
-	// CommitsInFlight is how many commits of one partition may run at once, each with a writer of its own. Default 1.
+	// CommitsInFlight is how many commits of one partition may run at once, each with a writer of its own. Default 1,
+	// which is best where commits wait for one disk: they share its syncs, so that more of them are but smaller. It
+	// pays to have more where each commit takes its time however many there are.
 	CommitsInFlight int
 	// MaxDelay is how long a commit waits for company. Default 0.
 	MaxDelay time.Duration
