@@ -1,0 +1,51 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/faultkv"
+)
+
+// TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing: an outcome and what is recorded of it can never come apart.
+func TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing(t *testing.T) {
+	written := []byte{famDue, famCounter, famDead, famDeadTime, famHook, famEvent, famHistory}
+	for name, verdict := range map[string]hook.Next{"done": hook.Complete, "again": hook.Again, "dead": hook.Bury} {
+		for _, kind := range []faultkv.Kind{
+			faultkv.Unavailable, faultkv.Conflict, faultkv.Bound, faultkv.UndeterminedLost, faultkv.None,
+		} {
+			b := newBench(t, nil)
+			src := b.source("s", 1)
+			_, groups := b.commit(b.NewWriter(random16()), incoming(src, "acme", "", nil))
+			row, leader := b.rows(groups)[0], b.lead()
+			state := func() (all [][]kv.Pair) {
+				for _, family := range written {
+					all = append(all, b.keys(family))
+				}
+				return all
+			}
+			before := state()
+			b.kv = faultkv.New(b.port.Unwrap(), func(c faultkv.Call) faultkv.Fault {
+				if c.Op == faultkv.Update {
+					return faultkv.Fault{Kind: kind}
+				}
+				return faultkv.Fault{}
+			})
+			s := settled(row, verdict)
+			s.Verdict.Due = row.Due.Add(60e9)
+			_, err := leader.Settle(t.Context(), SlotOf(row.Partition, "acme"), []Settlement{s})
+			if kind == faultkv.None {
+				require.NoError(t, err, name)
+				require.Len(t, b.keys(famEvent), 1, name)
+				require.Len(t, b.keys(famHistory), 1, name)
+				require.NotEqual(t, before, state(), name)
+				continue
+			}
+			require.Error(t, err, name)
+			require.Equal(t, before, state(), "%s, fault %v", name, kind)
+		}
+	}
+}
