@@ -17,7 +17,7 @@ import (
 
 var delivered = hook.Outcome{Class: hook.Delivered, Status: 200, Duration: time.Millisecond}
 
-func TestAHookIsLeasedWhenItIsNotified(t *testing.T) {
+func TestL17_AHookIsLeasedWhenItIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t)
 		n := s.start(testConfig())

@@ -351,7 +351,7 @@ func TestARowThatARunnerDoesNotFindIsReadAnew(t *testing.T) {
 	})
 }
 
-func TestASourceThatIsGoneEndsItsRows(t *testing.T) {
+func TestL12_ASourceThatIsGoneEndsItsRows(t *testing.T) {
 	r := newRig(t, nil)
 	r.join(1, 10)
 	r.sources["a"] = Source{}
