@@ -90,6 +90,9 @@ func openLocked(o Options, log *zap.Logger, read source, lock *pebble.Lock) (*St
 		return nil, err
 	}
 	mark, err := readMark(db)
+	if err == nil && mark == 0 {
+		err = leaveFirstLog(db)
+	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -110,6 +113,15 @@ func openLocked(o Options, log *zap.Logger, read source, lock *pebble.Lock) (*St
 	s.durableMark.Store(uint64(mark))
 	go s.syncLoop()
 	return s, nil
+}
+
+// leaveFirstLog has a new store begin a second log. The engine writes the first in an old format, in which damage in the
+// middle looks like the end that a crash leaves, so that everything behind it would be lost without a word.
+func leaveFirstLog(db *pebble.DB) error {
+	if err := db.Flush(); err != nil {
+		return fmt.Errorf("begin a log: %w", err)
+	}
+	return nil
 }
 
 func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Options {
