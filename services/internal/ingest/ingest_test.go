@@ -48,7 +48,7 @@ type stand struct {
 
 func quick() ingest.Config {
 	c := ingest.Default()
-	c.Accept.MaxBodyBytes = 100_000
+	c.Accept.MaxBodyBytes, c.Accept.CommitsInFlight = 100_000, 4
 	return c
 }
 
