@@ -69,7 +69,7 @@ func BenchmarkCommitsInFlight(b *testing.B) {
 			defer func() { require.NoError(b, mem.Close()) }()
 			far := faultkv.New(mem, nil)
 			far.SetHooks(faultkv.Hooks{After: func(_ context.Context, _ faultkv.Commit, _ kv.Timestamp, err error) error {
-				time.Sleep(5 * time.Millisecond)
+				<-time.After(5 * time.Millisecond)
 				return err
 			}})
 			c := ingest.Default()
