@@ -4,6 +4,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,7 +70,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.rest.ServeHTTP(w, r)
 		return
 	}
-	write(w, h.take(w, r, path[1:]))
+	result := h.take(w, r, path[1:])
+	if result.Kind == accept.PayloadTooLarge {
+		defer linger(w, r)
+	}
+	write(w, result)
+}
+
+const (
+	lingerBytes = 1 << 20
+	lingerTime  = time.Second
+)
+
+// linger reads on for a little after a refusal in the middle of a body: a sender that is reset while it still writes
+// never sees the answer, and sends the same again.
+func linger(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	if c.EnableFullDuplex() != nil || c.Flush() != nil || c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
 }
 
 // take checks in an order that reads a body only when nothing else refuses the request.
