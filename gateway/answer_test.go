@@ -120,7 +120,8 @@ func TestParametersThatTheRouteDoesNotTakeAreNamed(t *testing.T) {
 
 func TestWhatIsNotThereIsNotFoundAndWhatIsNotAllowedSaysWhatIs(t *testing.T) {
 	a := serve(t, &scheduler{})
-	for _, path := range []string{"/", "/v1", "/v1/dlq/", "/v1/tenants/acme", "/v1/tenants/a%2Fb/sources", "/v1/tenants/%ff/sources"} {
+	for _, path := range []string{"/", "/v1", "/v1/dlq/", "/v1/tenants/acme", "/v1/tenants/a%2Fb/sources", "/v1/tenants/%ff/sources",
+		"//health", "/v1/../health", "/v1/./dlq", "/v1/tenants//sources"} {
 		res := a.do(http.MethodGet, path, "")
 		require.Equal(t, http.StatusNotFound, res.status, path)
 		require.Equal(t, `{"error":"not_found"}`, res.body, path)

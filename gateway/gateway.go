@@ -130,7 +130,7 @@ func New(cfg Config, d Deps) (http.Handler, error) {
 	r.add(http.MethodGet, "/ready", newReady(cfg, d))
 	r.add(http.MethodGet, "/metrics", d.MetricsHandler)
 	r.mux.HandleFunc("/", notFound)
-	return sameOrigin(r.mux), nil
+	return sameOrigin(plainPath(r.mux)), nil
 }
 
 // newTranslator returns the grpc-gateway mux. It passes no header on in either direction: what a scheduler learns stands

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"path"
 	"strings"
 )
 
@@ -38,4 +39,16 @@ func (r routes) methodNotAllowed(path string) http.HandlerFunc {
 
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	refuse(w, http.StatusNotFound, "not_found", nil)
+}
+
+// plainPath answers a path with empty or dotted segments itself, which http.ServeMux would redirect to another route.
+func plainPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := r.URL.EscapedPath()
+		if path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
+			notFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

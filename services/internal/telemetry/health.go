@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path"
 	"slices"
 	"time"
 )
@@ -69,14 +70,17 @@ func Register(mux *http.ServeMux, p Process, m *Metrics, checks ...Check) {
 	mux.Handle("GET /metrics", m.Handler())
 }
 
-// Handler is Register on a mux of its own; any other path is 404.
+// Handler is Register on a mux of its own; any other path is 404, where http.ServeMux would redirect some.
 func Handler(p Process, m *Metrics, checks ...Check) http.Handler {
 	mux := http.NewServeMux()
 	Register(mux, p, m, checks...)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, pattern := mux.Handler(r); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+			h.ServeHTTP(w, r)
+			return
+		}
 		answer(w, http.StatusNotFound, map[string]any{"error": "not_found"})
 	})
-	return mux
 }
 
 func (p Process) health() map[string]any {

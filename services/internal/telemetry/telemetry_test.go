@@ -64,9 +64,11 @@ func TestHealthSaysWhoTheProcessIs(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"status": "ok", "instance": "eu", "version": "1.2.3", "roles": []any{"ingest", "scheduler"},
 	}, body)
-	response, body = get(t, h, "/nothing")
-	require.Equal(t, http.StatusNotFound, response.StatusCode)
-	require.Equal(t, map[string]any{"error": "not_found"}, body)
+	for _, path := range []string{"/nothing", "/", "//health", "/x/../health", "/./health"} {
+		response, body = get(t, h, path)
+		require.Equal(t, http.StatusNotFound, response.StatusCode, path)
+		require.Equal(t, map[string]any{"error": "not_found"}, body)
+	}
 }
 
 func TestReadyNamesWhatIsMissing(t *testing.T) {
