@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,9 +27,25 @@ func (e Environment) lookup(name string) (string, bool) {
 
 func (e Environment) readFile(path string) ([]byte, error) {
 	if e.ReadFile == nil {
-		return os.ReadFile(path)
+		return readSmall(path)
 	}
 	return e.ReadFile(path)
+}
+
+// maxSecretFile is the most bytes of a file that a reference names.
+const maxSecretFile = 1 << 20
+
+// readSmall ends with a device, too, that has no end.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err == nil && len(content) > maxSecretFile {
+		err = fmt.Errorf("more than %d bytes", maxSecretFile)
+	}
+	return content, errors.Join(err, f.Close())
 }
 
 // interpolate replaces the references in every text of the tree. What a reference gives is text: it is never read as

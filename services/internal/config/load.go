@@ -162,21 +162,27 @@ func (d *decoder) judge(c Config, role Role, overridden map[string]string) {
 // elsewhere is the line of a value that does not come from the file, until the faults are located.
 const elsewhere = -1
 
-// locate gives every fault that has no line the one of its key.
+// locate gives every fault that has no line the one of its key, and has those of a value that a reference gave show it
+// as it is written.
 func (d *decoder) locate(root *node) {
 	for i, f := range d.list {
 		switch f.Line {
 		case elsewhere:
 			d.list[i].Line = 0
 		case 0:
-			d.list[i].Line = lineOf(root, f.Key)
+			line, n := find(root, f.Key)
+			d.list[i].Line = line
+			if n != nil && n.variable {
+				constraint, _, _ := strings.Cut(f.Problem, ", got ")
+				d.list[i].Problem = constraint + ", got " + quote(n.written)
+			}
 		}
 	}
 }
 
-// lineOf a key, or of the closest group around it that the file has; 0 for none.
-func lineOf(n *node, path string) int {
-	line := 0
+// find returns a key's line and value; without a value, the line of the closest group around it that the file has, 0
+// for none.
+func find(n *node, path string) (line int, value *node) {
 	for path != "" {
 		var next *node
 		for _, e := range n.entries {
@@ -189,11 +195,11 @@ func lineOf(n *node, path string) int {
 			next, line, path = lineOfItem(n, path, line)
 		}
 		if next == nil {
-			return line
+			return line, nil
 		}
 		n = next
 	}
-	return line
+	return line, n
 }
 
 func lineOfItem(n *node, path string, line int) (*node, int, string) {

@@ -182,6 +182,35 @@ func TestL48_AFaultDoesNotShowWhatAVariableHeld(t *testing.T) {
 	require.Contains(t, err.Error(), `got "${SECRET}"`)
 }
 
+// A secret under the wrong key is refused by what judges the whole configuration, which knows of no variables.
+func TestL48_ARefusedValueIsShownAsItWasWritten(t *testing.T) {
+	_, err := parseText(t, `
+node: {instance: "${SECRET}"}
+store: {type: "${SECRET}"}
+rpc: {listen: "${SECRET}"}
+peers: {ingest: ["x:1", "${SECRET}"]}
+sources:
+  a:
+    verify: {type: hmac, secret: x, signature_header: "pre-${SECRET}"}
+    dedupe: {json: "${SECRET}"}
+    sinks: [{type: "${SECRET}"}]
+`, map[string]string{"SECRET": "hunter2 hunter2"})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hunter2")
+	found := faultsOf(t, err)
+	require.Contains(t, found, `2: node.instance must be 1 to 64 of [A-Za-z0-9_-], got "${SECRET}"`)
+	require.Contains(t, found, `5: peers.ingest.1 must be host:port, got "${SECRET}"`)
+	require.Contains(t, found, `8: sources.a.verify.signature_header must be a header name, got "pre-${SECRET}"`)
+	require.Contains(t, found, `10: sources.a.sinks.0.type must be one of log, http, got "${SECRET}"`)
+}
+
+func TestAReferenceToAFileWithoutAnEndIsRefused(t *testing.T) {
+	_, err := Parse("ankusa.yml", []byte(`node: {instance: "${file:/dev/zero}"}`), RoleAll, Environment{})
+	require.Equal(t, []string{
+		"1: node.instance must be resolvable, got ${file:/dev/zero}: more than 1048576 bytes",
+	}, faultsOf(t, err))
+}
+
 func TestL48_ASyntaxErrorDoesNotQuoteTheFile(t *testing.T) {
 	_, err := parseText(t, "sources:\n  a: {verify: {secret: hunter2]}\n", nil)
 	require.Error(t, err)
