@@ -257,10 +257,11 @@ func (t *term) scan(ctx context.Context, s core.Scan) {
 	t.post(func(c *core.Core, now hook.Timestamp) { c.Scanned(now, s, page.Rows, page.More, sources) })
 }
 
-// forget removes a runner's record. One that stays costs the next leader a wait, no more.
+// forget removes a runner's record, and tries until it is gone: the next leader waits for every runner on record.
 func (t *term) forget(ctx context.Context, id core.RunnerID) {
-	if err := removeRunner(ctx, t.leader, id); err != nil && ctx.Err() == nil {
+	for err := removeRunner(ctx, t.leader, id); err != nil && ctx.Err() == nil; err = removeRunner(ctx, t.leader, id) {
 		t.log.Warn("runner's record not removed", zap.Binary("runner_id", id[:]), zap.Error(err))
+		sleep(ctx, time.Second)
 	}
 }
 

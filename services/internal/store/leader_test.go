@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"sort"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -277,4 +278,26 @@ func TestAGoneWritersCountersAreFolded(t *testing.T) {
 	_, groups = b.commit(gone, incoming(src, "acme", "", nil))
 	require.ErrorIs(t, old.Fold(t.Context(), gone.ID()), ErrDeposed)
 	require.Len(t, b.rows(groups), 2)
+}
+
+func TestManyRunnersThatLeaveAtOnceAreAllForgotten(t *testing.T) {
+	b := newBench(t, nil)
+	leader := b.lead()
+	ids := make([][16]byte, 64)
+	for i := range ids {
+		ids[i] = random16()
+		require.NoError(t, leader.PutRunner(t.Context(), Runner{ID: ids[i]}))
+	}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			if err := leader.RemoveRunner(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	left, err := b.Runners(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

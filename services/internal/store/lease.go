@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/kv"
@@ -173,6 +174,8 @@ type Leader struct {
 	bump  hook.Timestamp
 	o     LeaderOptions
 	slots []settler
+	// records lets changes of the cluster's records wait for each other, which would else conflict on the fence.
+	records sync.Mutex
 }
 
 // Epoch of the term.
