@@ -27,7 +27,7 @@ type hub struct {
 // watcher is one stream's queue. fell is set when it overflowed.
 type watcher struct {
 	match func(*hook.Event) bool
-	queue chan watched
+	queue chan *watched
 	fell  bool
 }
 
@@ -48,7 +48,7 @@ func (h *hub) watch(match func(*hook.Event) bool) (*watcher, bool) {
 	if h.closed || len(h.watchers) >= maxWatchers {
 		return nil, false
 	}
-	w := &watcher{match: match, queue: make(chan watched, watchQueue)}
+	w := &watcher{match: match, queue: make(chan *watched, watchQueue)}
 	h.watchers[w] = true
 	return w, true
 }
@@ -119,12 +119,16 @@ func (h *hub) publish(events []hook.Event) {
 }
 
 func (h *hub) offer(e *hook.Event) {
+	var shared *watched
 	for w := range h.watchers {
 		if !w.match(e) {
 			continue
 		}
+		if shared == nil {
+			shared = &watched{*e, h.position()}
+		}
 		select {
-		case w.queue <- watched{*e, h.position()}:
+		case w.queue <- shared:
 		default:
 			w.fell = true
 			h.remove(w)

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -47,6 +49,9 @@ func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequ
 func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse], acks *acks) error {
 	for {
 		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/kv"
@@ -132,6 +131,7 @@ func (s *Store) Lead(ctx context.Context, l Lease, o LeaderOptions) (*Leader, er
 		return nil, fmt.Errorf("lead epoch %d: %w", l.Epoch, err)
 	}
 	leader := &Leader{store: s, epoch: l.Epoch, bump: bump, o: o}
+	leader.records = make(chan struct{}, 1)
 	leader.slots = make([]settler, s.partitions*FenceSlots)
 	return leader, nil
 }
@@ -175,7 +175,7 @@ type Leader struct {
 	o     LeaderOptions
 	slots []settler
 	// records lets changes of the cluster's records wait for each other, which would else conflict on the fence.
-	records sync.Mutex
+	records chan struct{}
 }
 
 // Epoch of the term.

@@ -33,8 +33,12 @@ func (l *Leader) RemoveRunner(ctx context.Context, id [16]byte) error {
 // cluster changes a record of the cluster's under a fence of the first partition.
 func (l *Leader) cluster(ctx context.Context, what string, id [16]byte, change func(kv.Txn) error) error {
 	slot := SlotOf(0, string(id[:]))
-	l.records.Lock()
-	defer l.records.Unlock()
+	select {
+	case l.records <- struct{}{}:
+		defer func() { <-l.records }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s %x: %w", what, id, ctx.Err())
+	}
 	_, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
 		if err := change(t); err != nil {
 			return err

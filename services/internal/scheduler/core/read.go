@@ -28,7 +28,6 @@ func (c *Core) Notified(now hook.Timestamp, groups []Group) {
 }
 
 func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
-	c.advance(g.Start)
 	k := c.key(g.Key)
 	defer c.retire(k)
 	b := k.backlog(g.Partition)
