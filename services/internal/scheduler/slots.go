@@ -14,6 +14,10 @@ import (
 	"ankusa.dev/services/internal/store"
 )
 
+// settleWait lets outcomes gather. Nobody waits for a settle but the runner's acknowledgement and the windows, while each
+// one costs a synced commit that holds up those that senders wait for.
+const settleWait = 5 * time.Millisecond
+
 // settleTimeout bounds one try at a settle.
 const settleTimeout = 5 * time.Second
 
@@ -45,7 +49,7 @@ func (s *slots) submit(settle core.Settle) {
 	if !ok {
 		line = &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
 		cfg := ferry.Default[core.Settle]()
-		cfg.MaxBatch, cfg.MaxQueue = max(1, s.term.scheduler.cfg.Core.Batch), 1<<30
+		cfg.MaxBatch, cfg.MaxQueue, cfg.MaxWait = max(1, s.term.scheduler.cfg.Core.Batch), 1<<30, settleWait
 		var err error
 		if line.batcher, err = ferry.New(cfg, line.settle); err != nil {
 			s.term.end(err)
