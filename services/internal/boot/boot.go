@@ -56,7 +56,7 @@ func Main(role config.Role, arguments []string, build Build) int {
 
 // gcPercent trades memory for processor time: the live heap is small beside what passes through, so that the runtime's
 // default collects many times a second under load.
-const gcPercent = 400
+const gcPercent = 800
 
 // tuneGC leaves the runtime alone where the operator has set it.
 func tuneGC() {

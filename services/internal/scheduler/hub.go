@@ -53,6 +53,13 @@ func (h *hub) watch(match func(*hook.Event) bool) (*watcher, bool) {
 	return w, true
 }
 
+// watched says whether anybody watches.
+func (h *hub) watched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers) > 0
+}
+
 func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

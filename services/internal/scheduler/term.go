@@ -120,6 +120,7 @@ func (t *term) loop(ctx context.Context) {
 			t.burst()
 		case <-timer.C:
 		}
+		t.core.Unwatched(!t.hub.watched())
 		t.core.Tick(t.clock.now())
 		wake := t.perform(ctx, t.core.Take())
 		t.scheduler.metrics.observe(t.core.Stats())

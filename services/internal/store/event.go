@@ -12,9 +12,12 @@ import (
 // Transitions are the events that a settlement brings about, in order: the acceptance with the first, the lease, the
 // end. What happened before a settle is logged with it, since nothing is written before.
 func (s *Settlement) Transitions(at hook.Timestamp) []hook.Event {
+	return s.appendTransitions(make([]hook.Event, 0, 3), at)
+}
+
+func (s *Settlement) appendTransitions(out []hook.Event, at hook.Timestamp) []hook.Event {
 	d := &s.Delivery
 	base := hook.Event{Key: d.Key, Hook: d.Hook}
-	out := make([]hook.Event, 0, 3)
 	if d.FirstAttemptAt == 0 {
 		e := base
 		e.Kind, e.At = hook.EventAccepted, d.Version
@@ -51,10 +54,11 @@ func (s *Settlement) end(e hook.Event, at hook.Timestamp) hook.Event {
 // encodeEvents is the log entry of one settle: one value, whatever the batch holds.
 func encodeEvents(batch []Settlement, at hook.Timestamp) []byte {
 	e := newValue(160 * len(batch))
-	scratch := make([]byte, 0, 256)
+	scratch, events := make([]byte, 0, 256), make([]hook.Event, 0, 3)
 	for i := range batch {
-		for _, ev := range batch[i].Transitions(at) {
-			scratch = appendEvent(scratch[:0], &ev)
+		events = batch[i].appendTransitions(events[:0], at)
+		for j := range events {
+			scratch = appendEvent(scratch[:0], &events[j])
 			e = e.message(2, scratch)
 		}
 	}

@@ -85,14 +85,15 @@ type Core struct {
 	nextKey   uint64
 	leases    list // by deadline
 
-	reads    reads
-	scanned  int // rows asked for by scans under way
-	timers   timers
-	waiting  int // rows remembered until they are due
-	gate     gate
-	opened   int // breakers that are not closed
-	restarts int // scans that began again from a key's beginning
-	out      Effects
+	reads     reads
+	scanned   int // rows asked for by scans under way
+	timers    timers
+	waiting   int // rows remembered until they are due
+	gate      gate
+	opened    int // breakers that are not closed
+	restarts  int // scans that began again from a key's beginning
+	out       Effects
+	unwatched bool
 }
 
 // maxWaiting bounds the rows that are remembered until they are due; beyond it the store is scanned for them.
@@ -172,6 +173,9 @@ func (c *Core) wake() hook.Timestamp {
 	}
 	return at
 }
+
+// Unwatched says whether nobody wants the events of deliveries now; those of breakers come in any case.
+func (c *Core) Unwatched(yes bool) { c.unwatched = yes }
 
 // Stats are gauges.
 type Stats struct {

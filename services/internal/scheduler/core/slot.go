@@ -107,6 +107,9 @@ func (c *Core) burden(r *runner, n int) {
 }
 
 func (c *Core) events(cl *claim) {
+	if c.unwatched {
+		return
+	}
 	e := hook.Event{At: c.now, Key: cl.Key, Hook: cl.Hook}
 	if cl.FirstAttemptAt == 0 && !cl.accepted {
 		cl.accepted = true
