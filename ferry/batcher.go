@@ -215,24 +215,38 @@ func (b *Batcher[In, Out]) Stats() Stats {
 // ends first it interrupts: run's context is cancelled, what is still queued is
 // answered with ErrClosed, and the error, which matches ErrInterrupted and the
 // error of ctx, says how many inputs those were. It may be called more than
-// once; the first context to end interrupts for all.
+// once; the first context to end interrupts for all, and those who waited get
+// ErrInterrupted if inputs were given up.
 func (b *Batcher[In, Out]) Close(ctx context.Context) error {
 	b.drain()
 	select {
 	case <-b.ended:
-		return nil
+		return b.abandoned(nil)
 	case <-ctx.Done():
 	}
 	select {
 	case <-b.ended:
-		return nil
+		return b.abandoned(nil)
 	default:
 	}
 	b.interrupt()
 	<-b.ended
+	return b.abandoned(ctx.Err())
+}
+
+// abandoned says how many inputs were not run. cause is why this call
+// interrupted; nil for one that waited, which another may have interrupted for.
+func (b *Batcher[In, Out]) abandoned(cause error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return fmt.Errorf("close with %d inputs not run: %w: %w", b.lost, ErrInterrupted, ctx.Err())
+	switch {
+	case cause != nil:
+		return fmt.Errorf("close with %d inputs not run: %w: %w", b.lost, ErrInterrupted, cause)
+	case b.lost > 0:
+		return fmt.Errorf("close with %d inputs not run: %w", b.lost, ErrInterrupted)
+	default:
+		return nil
+	}
 }
 
 // drain closes admission. It does so under the lock of admission, so nobody

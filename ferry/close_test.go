@@ -49,6 +49,8 @@ func TestCloseInterruptsAtItsDeadline(t *testing.T) {
 			isError(t, a.errs[never], ferry.ErrClosed)
 		}
 		equal(t, "stats", ferry.Stats{}, b.Stats())
+		patient := b.Close(t.Context())
+		isError(t, patient, ferry.ErrInterrupted) // somebody's inputs were not run, whoever gave them up
 	})
 }
 
