@@ -18,13 +18,6 @@ var (
 	ErrSourceNotFound = errors.New("source not found")
 )
 
-// SourceBusyError refuses the deletion of a source that has deliveries.
-type SourceBusyError struct{ Pending, Inflight int64 }
-
-func (e *SourceBusyError) Error() string {
-	return fmt.Sprintf("source has %d deliveries pending and %d in flight", e.Pending, e.Inflight)
-}
-
 // CreateSource stores a new source under a new incarnation, which rows carry, and returns it as stored.
 func (s *Store) CreateSource(ctx context.Context, in *source.Source) (*source.Source, error) {
 	out := *in
