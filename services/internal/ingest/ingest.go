@@ -18,6 +18,7 @@ import (
 
 	ingestv1 "ankusa.dev/proto/gen/ankusa/ingest/v1"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/ingest/accept"
 	"ankusa.dev/services/internal/ingest/grpcapi"
 	"ankusa.dev/services/internal/ingest/httpapi"
@@ -30,7 +31,7 @@ import (
 // Store is what ingest needs of the store: a *store.Store.
 type Store interface {
 	sourcecache.Reader
-	NewWriter(id [16]byte) *store.Writer
+	NewWriter(id hook.RunID) *store.Writer
 	Partition(tenant string, spread uint32) uint8
 	Ready(ctx context.Context) error
 }
@@ -51,7 +52,7 @@ type Deps struct {
 type Ingest struct {
 	config   Config
 	deps     Deps
-	id       [16]byte
+	id       hook.RunID
 	acceptor *accept.Acceptor
 	notifier *notify.Notifier
 	writers  writers

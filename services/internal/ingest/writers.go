@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/ingest/accept"
 	"ankusa.dev/services/internal/ingest/notify"
 	"ankusa.dev/services/internal/store"
@@ -18,7 +19,7 @@ const maxWriters = 256
 type writers []*store.Writer
 
 // newWriters makes n writers, whose ids differ in the last byte.
-func newWriters(s Store, id [16]byte, n int) writers {
+func newWriters(s Store, id hook.RunID, n int) writers {
 	list := make(writers, n)
 	for i := range list {
 		list[i] = s.NewWriter(id)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/store"
 )
@@ -16,7 +17,7 @@ func TestTheWritersOfAProcessAreApartAndTheFirstSpeaksForAll(t *testing.T) {
 	defer func() { require.NoError(t, mem.Close()) }()
 	st, err := store.Open(t.Context(), mem, store.Options{})
 	require.NoError(t, err)
-	id := [16]byte{1, 15: 0xff}
+	id := hook.RunID{1, 15: 0xff}
 	w := newWriters(st, id, 3)
 	require.Equal(t, id, w[0].ID())
 	require.Len(t, w.forCommits(), 3)
@@ -24,9 +25,9 @@ func TestTheWritersOfAProcessAreApartAndTheFirstSpeaksForAll(t *testing.T) {
 	require.NoError(t, w.beat(t.Context()))
 	records, err := st.Writers(t.Context())
 	require.NoError(t, err)
-	flags := map[[16]byte]bool{}
+	flags := map[hook.RunID]bool{}
 	for _, r := range records {
 		flags[r.ID] = r.Flagged
 	}
-	require.Equal(t, map[[16]byte]bool{{1, 15: 0xff}: true, {1}: false, {1, 15: 1}: false}, flags)
+	require.Equal(t, map[hook.RunID]bool{{1, 15: 0xff}: true, {1}: false, {1, 15: 1}: false}, flags)
 }

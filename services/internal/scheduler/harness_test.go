@@ -124,7 +124,7 @@ func (s *system) writer() *writer {
 	return &writer{s: s, w: s.store.NewWriter(random16())}
 }
 
-func random16() (id [16]byte) {
+func random16() (id hook.RunID) {
 	_, _ = rand.Read(id[:])
 	return id
 }
@@ -146,7 +146,7 @@ func (w *writer) incoming(name, tenant, dedupe string) store.Incoming {
 }
 
 // commit stores n hooks and returns what is to be notified.
-func (w *writer) commit(name, tenant string, n int) (ids []hook.ID, groups []store.Group) {
+func (w *writer) commit(name, tenant string, n int) (ids []hook.ID, groups []hook.Group) {
 	batch := make([]store.Incoming, n)
 	for i := range batch {
 		batch[i] = w.incoming(name, tenant, "")
@@ -169,12 +169,9 @@ func (w *writer) connect(n *node) {
 }
 
 // notify names groups and waits for the acknowledgement.
-func (w *writer) notify(groups []store.Group) {
+func (w *writer) notify(groups []hook.Group) {
 	w.sequence++
-	c := wire.Committed{Sequence: w.sequence}
-	for _, g := range groups {
-		c.Groups = append(c.Groups, wire.Group(g))
-	}
+	c := wire.Committed{Sequence: w.sequence, Groups: groups}
 	require.NoError(w.s.t, w.stream.Send(&dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Committed{Committed: c.Proto()}}))
 	for {
 		ack, err := w.stream.Recv()
@@ -188,17 +185,17 @@ func (w *writer) notify(groups []store.Group) {
 // runner speaks the lease stream by hand.
 type runner struct {
 	t        *testing.T
-	id       [16]byte
+	id       hook.RunID
 	stream   dispatchv1.DispatchService_LeaseClient
 	epoch    uint64
 	attempts []wire.Attempt
-	settled  map[wire.Lease]bool
-	dropped  map[wire.Lease]bool
+	settled  map[hook.Lease]bool
+	dropped  map[hook.Lease]bool
 }
 
 func newRunner(t *testing.T) *runner { return &runner{t: t, id: random16()} }
 
-func (r *runner) connect(n *node, slots uint32, running []wire.Running, reports []wire.Report) {
+func (r *runner) connect(n *node, slots uint32, running []hook.Running, reports []hook.Report) {
 	stream, err := dispatchv1.NewDispatchServiceClient(n.conn).Lease(r.t.Context())
 	require.NoError(r.t, err)
 	hello := wire.Hello{
@@ -206,7 +203,7 @@ func (r *runner) connect(n *node, slots uint32, running []wire.Running, reports 
 		Running: running, Unacknowledged: reports, HighestEpoch: r.epoch,
 	}
 	require.NoError(r.t, stream.Send(&dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Hello{Hello: hello.Proto()}}))
-	r.stream, r.settled, r.dropped = stream, map[wire.Lease]bool{}, map[wire.Lease]bool{}
+	r.stream, r.settled, r.dropped = stream, map[hook.Lease]bool{}, map[hook.Lease]bool{}
 	m, err := stream.Recv()
 	require.NoError(r.t, err)
 	require.NotNil(r.t, m.GetWelcome())
@@ -239,7 +236,7 @@ func (r *runner) leased(n int) []wire.Attempt {
 }
 
 func (r *runner) report(a wire.Attempt, o hook.Outcome) {
-	list := wire.ReportsProto([]wire.Report{{Lease: a.Lease, Row: a.Row, Number: a.Number, Outcome: o}})
+	list := wire.ReportsProto([]hook.Report{{Lease: a.Lease, Row: a.Row, Attempt: a.Number, Outcome: o}})
 	m := &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Outcomes{Outcomes: &dispatchv1.Outcomes{Outcomes: list}}}
 	require.NoError(r.t, r.stream.Send(m))
 }

@@ -55,7 +55,7 @@ func TestL03_HousekeepingThatTheStoreDoesNotAnswerIsGivenUp(t *testing.T) {
 }
 
 // mine picks the call under test from those of the term, whose lease must go on.
-func mine(c faultkv.Call, id [16]byte, what string) bool {
+func mine(c faultkv.Call, id hook.RunID, what string) bool {
 	switch what {
 	case "forget", "fold":
 		return c.Op == faultkv.Update && bytes.HasSuffix(c.Keys[0], id[:])

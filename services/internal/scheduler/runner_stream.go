@@ -25,8 +25,8 @@ type runnerConn struct {
 
 	mu       sync.Mutex
 	attempts []wire.Attempt
-	settled  []wire.Lease
-	dropped  []wire.Lease
+	settled  []hook.Lease
+	dropped  []hook.Lease
 }
 
 // maxUntold bounds what gathers for a runner that does not listen. Its attempts are bounded by its slots, its answers by
@@ -112,7 +112,7 @@ func (t *term) record(ctx context.Context, h *wire.Hello) error {
 func (t *term) serveRunner(
 	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse], h *wire.Hello,
 ) error {
-	id := core.RunnerID(h.Runner)
+	id := h.Runner
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	conn := &runnerConn{cancel: cancel, wake: make(chan struct{}, 1)}
@@ -152,30 +152,17 @@ func (t *term) streamEnd(ctx context.Context, received, sent chan error) error {
 
 // join replaces an earlier stream of the same runner.
 func (t *term) join(c *core.Core, now hook.Timestamp, conn *runnerConn, h *wire.Hello) {
-	id := core.RunnerID(h.Runner)
-	if old := t.conns[id]; old != nil {
+	if old := t.conns[h.Runner]; old != nil {
 		old.cancel()
 	}
-	t.conns[id] = conn
-	running := make([]core.Running, len(h.Running))
-	for i, r := range h.Running {
-		running[i] = core.Running{Lease: core.LeaseRef(r.Lease), Row: r.Row, Attempt: r.Number, Left: r.Left}
-	}
-	c.Joined(now, id, core.Hello{
-		Types: h.SinkTypes, Slots: int(h.Credit.Slots), Running: running, Reports: reports(h.Unacknowledged),
+	t.conns[h.Runner] = conn
+	c.Joined(now, h.Runner, core.Hello{
+		Types: h.SinkTypes, Slots: int(h.Credit.Slots), Running: h.Running, Reports: h.Unacknowledged,
 	})
 }
 
-func reports(in []wire.Report) []core.Report {
-	out := make([]core.Report, len(in))
-	for i, r := range in {
-		out[i] = core.Report{Lease: core.LeaseRef(r.Lease), Row: r.Row, Attempt: r.Number, Outcome: r.Outcome}
-	}
-	return out
-}
-
 // part takes note of a stream's end, unless another has taken its place.
-func (t *term) part(c *core.Core, now hook.Timestamp, id core.RunnerID, conn *runnerConn) {
+func (t *term) part(c *core.Core, now hook.Timestamp, id hook.RunID, conn *runnerConn) {
 	if t.conns[id] != conn {
 		return
 	}
@@ -185,7 +172,7 @@ func (t *term) part(c *core.Core, now hook.Timestamp, id core.RunnerID, conn *ru
 
 // receive reads what the runner says until the stream ends.
 func (t *term) receive(
-	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse], id core.RunnerID, conn *runnerConn,
+	stream grpc.BidiStreamingServer[dispatchv1.LeaseRequest, dispatchv1.LeaseResponse], id hook.RunID, conn *runnerConn,
 ) error {
 	for {
 		m, err := stream.Recv()
@@ -210,11 +197,11 @@ func (t *term) receive(
 	}
 }
 
-func (t *term) said(m *dispatchv1.LeaseRequest, id core.RunnerID) (event, error) {
+func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 	switch m := m.GetMessage().(type) {
 	case *dispatchv1.LeaseRequest_Outcomes:
 		list, err := wire.ReadReports(m.Outcomes.GetOutcomes())
-		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, reports(list)) }, err
+		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, list) }, err
 	case *dispatchv1.LeaseRequest_Credit:
 		credit, err := wire.ReadCredit(m.Credit)
 		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, int(credit.Slots)) }, err
@@ -261,7 +248,7 @@ func (r *runnerConn) send(
 	}
 }
 
-func messages(attempts []wire.Attempt, settled, dropped []wire.Lease) (out []*dispatchv1.LeaseResponse) {
+func messages(attempts []wire.Attempt, settled, dropped []hook.Lease) (out []*dispatchv1.LeaseResponse) {
 	if len(dropped) > 0 {
 		drop := &dispatchv1.Drop{Leases: wire.LeasesProto(dropped)}
 		out = append(out, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Drop{Drop: drop}})
@@ -284,10 +271,10 @@ func messages(attempts []wire.Attempt, settled, dropped []wire.Lease) (out []*di
 func (t *term) push(e *core.Effects) {
 	type told struct {
 		attempts         []wire.Attempt
-		settled, dropped []wire.Lease
+		settled, dropped []hook.Lease
 	}
-	news := make(map[core.RunnerID]*told)
-	of := func(id core.RunnerID) *told {
+	news := make(map[hook.RunID]*told)
+	of := func(id hook.RunID) *told {
 		if news[id] == nil {
 			news[id] = &told{}
 		}
@@ -299,11 +286,11 @@ func (t *term) push(e *core.Effects) {
 	}
 	for _, a := range e.Acks {
 		to := of(a.Runner)
-		to.settled = append(to.settled, wire.Lease(a.Lease))
+		to.settled = append(to.settled, a.Lease)
 	}
 	for _, d := range e.Drops {
 		to := of(d.Runner)
-		to.dropped = append(to.dropped, wire.Lease(d.Lease))
+		to.dropped = append(to.dropped, d.Lease)
 	}
 	for id, n := range news {
 		if conn := t.conns[id]; conn != nil {
@@ -319,7 +306,7 @@ func (t *term) push(e *core.Effects) {
 func (t *term) attempt(l *core.Lease) wire.Attempt {
 	cfg := t.scheduler.cfg.Core
 	return wire.Attempt{
-		Lease: wire.Lease(l.Ref), Row: l.Delivery.Row, Number: l.Attempt,
+		Lease: l.Lease, Row: l.Delivery.Row, Number: l.Attempt,
 		Timeout: cfg.AttemptTimeout, Left: cfg.AttemptTimeout + cfg.LeaseMargin - time.Second,
 		SourceRevision: l.Source.Revision, Incarnation: l.Delivery.Incarnation,
 		ReplayID: l.Delivery.ReplayID, Size: uint64(l.Delivery.Size),

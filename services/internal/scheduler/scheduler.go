@@ -67,7 +67,7 @@ type Scheduler struct {
 	cfg     Config
 	deps    Deps
 	log     *zap.Logger
-	id      [16]byte
+	id      hook.RunID
 	sources *sourcecache.Cache[*source.Source]
 	term    atomic.Pointer[term]
 	metrics *metrics
@@ -132,7 +132,7 @@ func (s *Scheduler) stand(ctx context.Context) (lease store.Lease, began time.Ti
 		if now != seen || since.IsZero() {
 			seen, since = now, time.Now()
 		}
-		if free := now.Holder == [16]byte{}; !free && !s.cfg.Exclusive && time.Since(since) < s.cfg.Lease+s.cfg.Renew {
+		if free := now.Holder == (hook.RunID{}); !free && !s.cfg.Exclusive && time.Since(since) < s.cfg.Lease+s.cfg.Renew {
 			continue
 		}
 		began := time.Now()

@@ -12,7 +12,6 @@ import (
 	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/store"
-	"ankusa.dev/services/internal/wire"
 )
 
 var delivered = hook.Outcome{Class: hook.Delivered, Status: 200, Duration: time.Millisecond}
@@ -179,8 +178,8 @@ func TestI5_AChangeOfLeaderAloneDeliversNothingTwice(t *testing.T) {
 		a := r.leased(2)
 		one.stop()
 		two.leads(t)
-		r.connect(two, 8, []wire.Running{{Lease: a[0].Lease, Row: a[0].Row, Number: 1, Left: 20 * time.Second, Incarnation: a[0].Incarnation}},
-			[]wire.Report{{Lease: a[1].Lease, Row: a[1].Row, Number: 1, Outcome: delivered}})
+		r.connect(two, 8, []hook.Running{{Lease: a[0].Lease, Row: a[0].Row, Attempt: 1, Left: 20 * time.Second}},
+			[]hook.Report{{Lease: a[1].Lease, Row: a[1].Row, Attempt: 1, Outcome: delivered}})
 		for !r.settled[a[1].Lease] {
 			r.hear()
 		}

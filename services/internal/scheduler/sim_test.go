@@ -220,7 +220,7 @@ func (f *faulty) judge() {
 func (f *faulty) write(ctx context.Context, salt uint64) {
 	st, _ := f.faultyStore(salt)
 	w := &writer{s: &system{t: f.t, kv: f.kv, store: f.store}, w: st.NewWriter(random16())}
-	var unnamed []store.Group
+	var unnamed []hook.Group
 	for range 40 {
 		time.Sleep(f.between(0, 500*time.Millisecond))
 		name := fmt.Sprintf("s%d", f.between(0, 3))
@@ -255,12 +255,9 @@ func (f *faulty) write(ctx context.Context, salt uint64) {
 }
 
 // name tells a leader; false when none took it in time.
-func (f *faulty) name(ctx context.Context, w *writer, groups []store.Group) bool {
+func (f *faulty) name(ctx context.Context, w *writer, groups []hook.Group) bool {
 	w.sequence++
-	c := wire.Committed{Sequence: w.sequence}
-	for _, g := range groups {
-		c.Groups = append(c.Groups, wire.Group(g))
-	}
+	c := wire.Committed{Sequence: w.sequence, Groups: groups}
 	for _, n := range f.nodes {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := notifyOnce(ctx, n.node, w, &c)
@@ -293,19 +290,19 @@ func notifyOnce(ctx context.Context, n *node, w *writer, c *wire.Committed) erro
 // simRunner behaves as a sink-runner does: it keeps outcomes until they are settled, and leases until they are over.
 type simRunner struct {
 	*faulty
-	id      [16]byte
+	id      hook.RunID
 	store   *store.Store
 	mu      sync.Mutex
 	epoch   uint64
 	stream  dispatchv1.DispatchService_LeaseClient
-	running map[wire.Lease]*wire.Running
-	unacked map[wire.Lease]wire.Report
+	running map[hook.Lease]*hook.Running
+	unacked map[hook.Lease]hook.Report
 }
 
 func (f *faulty) runRunner(ctx context.Context, salt uint64) {
 	st, _ := f.faultyStore(salt)
 	r := &simRunner{
-		faulty: f, id: random16(), store: st, running: map[wire.Lease]*wire.Running{}, unacked: map[wire.Lease]wire.Report{},
+		faulty: f, id: random16(), store: st, running: map[hook.Lease]*hook.Running{}, unacked: map[hook.Lease]hook.Report{},
 	}
 	for ctx.Err() == nil {
 		for _, n := range f.nodes {
@@ -381,8 +378,8 @@ func (r *simRunner) heard(m *dispatchv1.LeaseResponse) {
 		if a.Lease.Epoch < r.epoch {
 			continue
 		}
-		r.running[a.Lease] = &wire.Running{
-			Lease: a.Lease, Row: a.Row, Number: a.Number, Left: a.Timeout, Incarnation: a.Incarnation, Size: a.Size,
+		r.running[a.Lease] = &hook.Running{
+			Lease: a.Lease, Row: a.Row, Attempt: a.Number, Left: a.Timeout,
 		}
 		r.work.Go(func() { r.attempt(a) })
 	}
@@ -432,9 +429,9 @@ func (r *simRunner) end(a wire.Attempt, o hook.Outcome) {
 		return
 	}
 	delete(r.running, a.Lease)
-	p := wire.Report{Lease: a.Lease, Row: a.Row, Number: a.Number, Outcome: o}
+	p := hook.Report{Lease: a.Lease, Row: a.Row, Attempt: a.Number, Outcome: o}
 	r.unacked[a.Lease] = p
-	list := wire.ReportsProto([]wire.Report{p})
+	list := wire.ReportsProto([]hook.Report{p})
 	_ = r.stream.Send(&dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Outcomes{Outcomes: &dispatchv1.Outcomes{Outcomes: list}}})
 }
 

@@ -32,7 +32,7 @@ type term struct {
 	work      sync.WaitGroup // reads, scans, records
 	streams   *visitors
 	admit     chan struct{} // bounds the reads and scans under way
-	conns     map[core.RunnerID]*runnerConn
+	conns     map[hook.RunID]*runnerConn
 	writers   *writers
 }
 
@@ -65,7 +65,7 @@ func (s *Scheduler) newTerm(
 	t := &term{
 		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, valid: valid, done: ctx.Done(),
 		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
-		conns: make(map[core.RunnerID]*runnerConn), hub: newHub(now), streams: newVisitors(),
+		conns: make(map[hook.RunID]*runnerConn), hub: newHub(now), streams: newVisitors(),
 	}
 	t.core = core.New(s.cfg.Core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
 	t.slots = newSlots(t)
@@ -75,12 +75,12 @@ func (s *Scheduler) newTerm(
 
 // known reads which runners may still hold leases of earlier terms. In a store of one process they went with the
 // process that led before.
-func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[core.RunnerID]time.Duration, error) {
+func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[hook.RunID]time.Duration, error) {
 	records, err := s.deps.Store.Runners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[core.RunnerID]time.Duration, len(records))
+	known := make(map[hook.RunID]time.Duration, len(records))
 	for _, r := range records {
 		if !s.cfg.Exclusive {
 			known[r.ID] = r.Longest
@@ -259,14 +259,14 @@ func (t *term) scan(ctx context.Context, s core.Scan) {
 }
 
 // forget removes a runner's record, and tries until it is gone: the next leader waits for every runner on record.
-func (t *term) forget(ctx context.Context, id core.RunnerID) {
+func (t *term) forget(ctx context.Context, id hook.RunID) {
 	for err := removeRunner(ctx, t.leader, id); err != nil && ctx.Err() == nil; err = removeRunner(ctx, t.leader, id) {
 		t.log.Warn("runner's record not removed", zap.Binary("runner_id", id[:]), zap.Error(err))
 		sleep(ctx, time.Second)
 	}
 }
 
-func removeRunner(ctx context.Context, l *store.Leader, id core.RunnerID) error {
+func removeRunner(ctx context.Context, l *store.Leader, id hook.RunID) error {
 	return bounded(ctx, keepTimeout, func(ctx context.Context) error { return l.RemoveRunner(ctx, id) })
 }
 

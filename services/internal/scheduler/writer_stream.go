@@ -59,16 +59,12 @@ func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, di
 		if err != nil {
 			return malformed(err)
 		}
-		groups := make([]core.Group, len(committed.Groups))
-		for i, g := range committed.Groups {
-			groups[i] = core.Group{Partition: g.Partition, Key: g.Key, Start: g.Start, Hooks: g.Hooks}
-		}
 		took := func(c *core.Core, now hook.Timestamp) {
 			if !t.valid() {
 				t.end(errLeaseLapsed)
 				return
 			}
-			c.Notified(now, groups)
+			c.Notified(now, committed.Groups)
 			for _, b := range committed.Backlogs {
 				c.Backlog(now, b.Partition, b.Key, b.From, 0)
 			}
@@ -127,11 +123,11 @@ const (
 type writers struct {
 	term *term
 	mu   sync.Mutex
-	here map[wire.RunID]int
-	gone map[wire.RunID]time.Time
+	here map[hook.RunID]int
+	gone map[hook.RunID]time.Time
 
-	beats map[wire.RunID]beat // run owns it
-	folds chan wire.RunID     // unbuffered: taken only when no fold is under way
+	beats map[hook.RunID]beat // run owns it
+	folds chan hook.RunID     // unbuffered: taken only when no fold is under way
 }
 
 // beat is what a writer's record said last, and since when.
@@ -142,19 +138,19 @@ type beat struct {
 
 func newWriters(t *term) *writers {
 	return &writers{
-		term: t, here: make(map[wire.RunID]int), gone: make(map[wire.RunID]time.Time), beats: make(map[wire.RunID]beat),
-		folds: make(chan wire.RunID),
+		term: t, here: make(map[hook.RunID]int), gone: make(map[hook.RunID]time.Time), beats: make(map[hook.RunID]beat),
+		folds: make(chan hook.RunID),
 	}
 }
 
-func (w *writers) joined(id wire.RunID) {
+func (w *writers) joined(id hook.RunID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.here[id]++
 	delete(w.gone, id)
 }
 
-func (w *writers) parted(id wire.RunID) {
+func (w *writers) parted(id hook.RunID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.here[id]--; w.here[id] == 0 {
@@ -163,7 +159,7 @@ func (w *writers) parted(id wire.RunID) {
 	}
 }
 
-func (w *writers) connected(id wire.RunID) bool {
+func (w *writers) connected(id hook.RunID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.here[id] > 0
@@ -208,7 +204,7 @@ func (w *writers) read(ctx context.Context) (records []store.WriterRecord, err e
 
 // look remembers the records and counts the flags that were raised since the last look.
 func (w *writers) look(records []store.WriterRecord) (raised int) {
-	now := make(map[wire.RunID]beat, len(records))
+	now := make(map[hook.RunID]beat, len(records))
 	for _, r := range records {
 		last, known := w.beats[r.ID]
 		if r.Flagged && !last.Flagged {
@@ -251,6 +247,6 @@ func (w *writers) fold(ctx context.Context) {
 	}
 }
 
-func (w *writers) foldOne(ctx context.Context, id wire.RunID) error {
+func (w *writers) foldOne(ctx context.Context, id hook.RunID) error {
 	return bounded(ctx, foldTimeout, func(ctx context.Context) error { return w.term.leader.Fold(ctx, id) })
 }

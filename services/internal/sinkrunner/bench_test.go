@@ -91,7 +91,7 @@ func acknowledge(b *testing.B, f *fakeStream) int {
 	case m := <-f.got:
 		reports, err := wire.ReadReports(m.GetOutcomes().GetOutcomes())
 		require.NoError(b, err)
-		leases := make([]wire.Lease, len(reports))
+		leases := make([]hook.Lease, len(reports))
 		for i, r := range reports {
 			leases[i] = r.Lease
 		}

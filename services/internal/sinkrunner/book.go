@@ -37,7 +37,7 @@ type lease struct {
 
 // end is an outcome that no leader has acknowledged.
 type end struct {
-	report wire.Report
+	report hook.Report
 	number uint64 // in the order of the ends
 }
 
@@ -49,9 +49,9 @@ type book struct {
 	wake chan struct{}
 
 	mu       sync.Mutex
-	running  map[wire.Lease]*lease
-	ended    map[wire.Lease]end
-	outbox   []wire.Lease // ended, and not sent on the stream that is open
+	running  map[hook.Lease]*lease
+	ended    map[hook.Lease]end
+	outbox   []hook.Lease // ended, and not sent on the stream that is open
 	ends     uint64
 	epoch    uint64 // the highest seen
 	draining bool
@@ -61,7 +61,7 @@ type book struct {
 func newBook(slots int) *book {
 	return &book{
 		slots: slots, wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		running: map[wire.Lease]*lease{}, ended: map[wire.Lease]end{},
+		running: map[hook.Lease]*lease{}, ended: map[hook.Lease]end{},
 	}
 }
 
@@ -115,7 +115,7 @@ func (b *book) finish(l *lease, o hook.Outcome) bool {
 
 func (b *book) end(l *lease, o hook.Outcome) {
 	b.ends++
-	report := wire.Report{Lease: l.Lease, Row: l.Row, Number: l.Number, Outcome: o}
+	report := hook.Report{Lease: l.Lease, Row: l.Row, Attempt: l.Number, Outcome: o}
 	b.ended[l.Lease] = end{report: report, number: b.ends}
 	b.outbox = append(b.outbox, l.Lease)
 	b.rouse()
@@ -130,7 +130,7 @@ func (b *book) tell() {
 }
 
 // settle forgets outcomes that stand in the store.
-func (b *book) settle(leases []wire.Lease) {
+func (b *book) settle(leases []hook.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range leases {
@@ -141,7 +141,7 @@ func (b *book) settle(leases []wire.Lease) {
 }
 
 // drop forgets leases that are not this runner's any more, with their outcomes, and cancels those that run.
-func (b *book) drop(leases []wire.Lease) {
+func (b *book) drop(leases []hook.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range leases {
@@ -158,7 +158,7 @@ func (b *book) drop(leases []wire.Lease) {
 // forget drops one lease of a deposed leader.
 func (b *book) forget(l *lease, epoch uint64) {
 	b.observe(epoch)
-	b.drop([]wire.Lease{l.Lease})
+	b.drop([]hook.Lease{l.Lease})
 }
 
 // observe takes note of an epoch and answers the highest one seen.
@@ -180,9 +180,8 @@ func (b *book) hello(h wire.Hello, now time.Time) wire.Hello {
 	h.Credit, h.HighestEpoch = b.credit(), b.epoch
 	for _, l := range b.running {
 		deadline, _ := l.ctx.Deadline()
-		h.Running = append(h.Running, wire.Running{
-			Lease: l.Lease, Row: l.Row, Number: l.Number, Left: max(0, deadline.Sub(now)),
-			Incarnation: l.Incarnation, Size: l.Size,
+		h.Running = append(h.Running, hook.Running{
+			Lease: l.Lease, Row: l.Row, Attempt: l.Number, Left: max(0, deadline.Sub(now)),
 		})
 	}
 	ends := make([]end, 0, len(b.ended))
@@ -201,7 +200,7 @@ func (b *book) hello(h wire.Hello, now time.Time) wire.Hello {
 
 // news is what there is to say to the leader.
 type news struct {
-	reports  []wire.Report
+	reports  []hook.Report
 	credit   wire.Credit
 	draining bool
 	epoch    uint64

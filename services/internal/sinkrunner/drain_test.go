@@ -11,7 +11,6 @@ import (
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/sinkrunner/sink"
-	"ankusa.dev/services/internal/wire"
 )
 
 func isGoodbye(m *dispatchv1.LeaseRequest) bool { return m.GetGoodbye() != nil }
@@ -178,7 +177,7 @@ func TestI11_ARunnerWhoseOutcomesAreNotAcknowledgedTakesNoMore(t *testing.T) {
 		require.Greater(t, len(again.hello.Unacknowledged), overrun(slots)-slots)
 		require.Zero(t, again.hello.Credit.Slots)
 		require.Empty(t, again.hello.Unacknowledged[0].Outcome.Response)
-		var all []wire.Lease
+		var all []hook.Lease
 		for _, r := range again.hello.Unacknowledged {
 			all = append(all, r.Lease)
 		}

@@ -104,18 +104,18 @@ func (f *fakeStream) lease(attempts ...wire.Attempt) {
 	f.send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Attempts{Attempts: wire.AttemptsProto(attempts)}})
 }
 
-func (f *fakeStream) settle(leases ...wire.Lease) {
+func (f *fakeStream) settle(leases ...hook.Lease) {
 	settled := &dispatchv1.Settled{Leases: wire.LeasesProto(leases)}
 	f.send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Settled{Settled: settled}})
 }
 
-func (f *fakeStream) drop(leases ...wire.Lease) {
+func (f *fakeStream) drop(leases ...hook.Lease) {
 	drop := &dispatchv1.Drop{Leases: wire.LeasesProto(leases)}
 	f.send(&dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Drop{Drop: drop}})
 }
 
 // reports waits for n outcomes.
-func (f *fakeStream) reports(n int) (all []wire.Report) {
+func (f *fakeStream) reports(n int) (all []hook.Report) {
 	f.t.Helper()
 	for len(all) < n {
 		m := f.next()
@@ -334,7 +334,7 @@ func newSource(types ...string) *source.Source {
 // attempt is the n-th lease of epoch 1.
 func attempt(n uint64) wire.Attempt {
 	return wire.Attempt{
-		Lease: wire.Lease{Epoch: 1, ID: n},
+		Lease: hook.Lease{Epoch: 1, ID: n},
 		Row: hook.Row{
 			Partition: 1, Hook: hook.ID{byte(n >> 8), byte(n)}, Due: 9, Version: 9,
 			Key: hook.SinkKey{Tenant: "acme", SourceID: "acme.stripe", Index: 0, Type: "log"},

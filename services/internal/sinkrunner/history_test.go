@@ -19,8 +19,8 @@ type ledger struct {
 	t        *testing.T
 	random   *rand.Rand
 	next     uint64
-	open     map[wire.Lease]bool // given, and neither settled, dropped nor lost
-	ended    map[wire.Lease]bool // of these, reported
+	open     map[hook.Lease]bool // given, and neither settled, dropped nor lost
+	ended    map[hook.Lease]bool // of these, reported
 	dropped  map[hook.ID]bool
 	lost     map[hook.ID]bool
 	reported map[hook.ID]bool
@@ -28,7 +28,7 @@ type ledger struct {
 
 // hear takes a hello: what is open and not in it never began.
 func (l *ledger) hear(h wire.Hello) {
-	told := map[wire.Lease]bool{}
+	told := map[hook.Lease]bool{}
 	for _, r := range h.Running {
 		told[r.Lease] = true
 	}
@@ -45,7 +45,7 @@ func (l *ledger) hear(h wire.Hello) {
 	}
 }
 
-func (l *ledger) end(r wire.Report) {
+func (l *ledger) end(r hook.Report) {
 	l.reported[r.Row.Hook] = true
 	if l.open[r.Lease] {
 		l.ended[r.Lease] = true
@@ -64,7 +64,7 @@ func (l *ledger) collect(f *fakeStream) {
 	}
 }
 
-func hookOf(lease wire.Lease) hook.ID { return attempt(lease.ID).Row.Hook }
+func hookOf(lease hook.Lease) hook.ID { return attempt(lease.ID).Row.Hook }
 
 // act does one thing that a leader does.
 func (l *ledger) act(f *fakeStream) {
@@ -78,7 +78,7 @@ func (l *ledger) act(f *fakeStream) {
 		}
 		f.lease(batch...)
 	case 1:
-		var settled []wire.Lease
+		var settled []hook.Lease
 		for lease := range l.ended {
 			if l.random.IntN(2) == 0 {
 				settled = append(settled, lease)
@@ -96,7 +96,7 @@ func (l *ledger) act(f *fakeStream) {
 	}
 }
 
-func (l *ledger) forget(lease wire.Lease) {
+func (l *ledger) forget(lease hook.Lease) {
 	delete(l.open, lease)
 	delete(l.ended, lease)
 }
@@ -117,7 +117,7 @@ func history(t *testing.T, h *harness, random *rand.Rand) {
 		}
 	}
 	l := &ledger{
-		t: t, random: random, open: map[wire.Lease]bool{}, ended: map[wire.Lease]bool{},
+		t: t, random: random, open: map[hook.Lease]bool{}, ended: map[hook.Lease]bool{},
 		dropped: map[hook.ID]bool{}, lost: map[hook.ID]bool{}, reported: map[hook.ID]bool{},
 	}
 	f := h.stream()

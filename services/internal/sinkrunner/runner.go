@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/wire"
 )
 
@@ -25,7 +26,7 @@ type Runner struct {
 	deps    Deps
 	log     *zap.Logger
 	metrics *metrics
-	id      wire.RunID
+	id      hook.RunID
 	// connected says whether a leader has welcomed the stream that is open.
 	connected atomic.Bool
 	client    dispatchv1.DispatchServiceClient

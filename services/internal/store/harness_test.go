@@ -35,7 +35,7 @@ func newBench(t *testing.T, plan faultkv.Plan) *bench {
 	return &bench{Store: opened, t: t, port: port}
 }
 
-func random16() (id [16]byte) {
+func random16() (id hook.RunID) {
 	_, _ = rand.Read(id[:])
 	return id
 }
@@ -71,7 +71,7 @@ func (b *bench) recorded() *Writer {
 	return w
 }
 
-func (b *bench) commit(w *Writer, batch ...Incoming) ([]Accepted, []Group) {
+func (b *bench) commit(w *Writer, batch ...Incoming) ([]Accepted, []hook.Group) {
 	accepted, groups, err := w.Commit(b.t.Context(), b.Partition(batch[0].Hook.Tenant, 0), batch)
 	require.NoError(b.t, err)
 	return accepted, groups
@@ -89,7 +89,7 @@ func (b *bench) lead() *Leader {
 }
 
 // rows reads the deliveries of groups as the leader does.
-func (b *bench) rows(groups []Group) (out []hook.Delivery) {
+func (b *bench) rows(groups []hook.Group) (out []hook.Delivery) {
 	for _, g := range groups {
 		page, err := b.ScanDue(b.t.Context(), DueScan{Partition: g.Partition, Key: g.Key, Limit: 1000})
 		require.NoError(b.t, err)

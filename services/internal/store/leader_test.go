@@ -283,7 +283,7 @@ func TestAGoneWritersCountersAreFolded(t *testing.T) {
 func TestManyRunnersThatLeaveAtOnceAreAllForgotten(t *testing.T) {
 	b := newBench(t, nil)
 	leader := b.lead()
-	ids := make([][16]byte, 64)
+	ids := make([]hook.RunID, 64)
 	for i := range ids {
 		ids[i] = random16()
 		require.NoError(t, leader.PutRunner(t.Context(), Runner{ID: ids[i]}))

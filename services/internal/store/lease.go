@@ -19,7 +19,7 @@ var (
 // Lease is the leader's lease as it stands in the store. It holds no time: a standby judges it by its own monotonic
 // clock since it last saw the value change.
 type Lease struct {
-	Holder [16]byte // zero: free
+	Holder hook.RunID // zero: free
 	Epoch  uint64
 	Beat   uint64
 }
@@ -67,7 +67,7 @@ func readLease(ctx context.Context, r kv.Reader) (Lease, error) {
 }
 
 // TakeLease begins a term: the lease becomes holder's under the next epoch, if it still is what the caller saw.
-func (s *Store) TakeLease(ctx context.Context, seen Lease, holder [16]byte) (Lease, error) {
+func (s *Store) TakeLease(ctx context.Context, seen Lease, holder hook.RunID) (Lease, error) {
 	return s.swapLease(ctx, "take", seen, Lease{Holder: holder, Epoch: seen.Epoch + 1, Beat: 1})
 }
 

@@ -12,7 +12,7 @@ import (
 // Runner is the record of a runner that may hold leases. It stands before its first lease is pushed and goes with its
 // goodbye, or after its loss is settled.
 type Runner struct {
-	ID   [16]byte
+	ID   hook.RunID
 	Name string
 	// Longest lease that it may have been given.
 	Longest time.Duration
@@ -26,12 +26,12 @@ func (l *Leader) PutRunner(ctx context.Context, r Runner) error {
 }
 
 // RemoveRunner forgets a runner.
-func (l *Leader) RemoveRunner(ctx context.Context, id [16]byte) error {
+func (l *Leader) RemoveRunner(ctx context.Context, id hook.RunID) error {
 	return l.cluster(ctx, "forget runner", id, func(t kv.Txn) error { return t.Delete(runnerKey(id[:])) })
 }
 
 // cluster changes a record of the cluster's under a fence of the first partition.
-func (l *Leader) cluster(ctx context.Context, what string, id [16]byte, change func(kv.Txn) error) error {
+func (l *Leader) cluster(ctx context.Context, what string, id hook.RunID, change func(kv.Txn) error) error {
 	slot := SlotOf(0, string(id[:]))
 	select {
 	case l.records <- struct{}{}:
@@ -59,7 +59,7 @@ func (l *Leader) cluster(ctx context.Context, what string, id [16]byte, change f
 func (s *Store) Runners(ctx context.Context) (out []Runner, err error) {
 	family := clusterKey(famRunner)
 	err = s.pages(ctx, family.all(), func(p kv.Pair) error {
-		rec := Runner{ID: [16]byte(readKey(p.Key, len(family)).take(16))}
+		rec := Runner{ID: hook.RunID(readKey(p.Key, len(family)).take(16))}
 		err := decode("runner", p.Value, func(f field) error {
 			switch f.num {
 			case 2:

@@ -42,24 +42,11 @@ type Accepted struct {
 	Err error
 }
 
-// Group is the rows of one commit for one sink: what the leader is told.
-type Group struct {
-	Partition uint8
-	Key       hook.SinkKey
-	// Start is the commit's start timestamp: due time and version of the rows.
-	Start hook.Timestamp
-	Hooks []hook.ID
-	// Ordered sinks have lane members: Lanes and Members have one entry per hook.
-	Ordered bool
-	Lanes   []string
-	Members []uint32
-}
-
 // Writer commits the hooks of one run of an ingest process, one batch at a time for each partition. It is safe for
 // concurrent use; calls for one partition wait for each other.
 type Writer struct {
 	store    *Store
-	id       [16]byte
+	id       hook.RunID
 	flagged  atomic.Bool
 	recorded atomic.Bool
 	parts    []partWriter
@@ -71,19 +58,19 @@ type partWriter struct {
 	// unresolved: the last commit's fate is unknown, and no counter in memory can be trusted until it is.
 	unresolved *attempt
 	// late holds what commits wrote that were found to have landed after their callers had been told otherwise.
-	late []Group
+	late []hook.Group
 }
 
 // maxCounters bounds the counters that a writer remembers for one partition; forgotten ones are read again.
 const maxCounters = 8192
 
 // NewWriter starts a writer. id must be new at each start of the process: its counters are its alone.
-func (s *Store) NewWriter(id [16]byte) *Writer {
+func (s *Store) NewWriter(id hook.RunID) *Writer {
 	return &Writer{store: s, id: id, parts: make([]partWriter, s.partitions)}
 }
 
 // ID is the writer's identity.
-func (w *Writer) ID() [16]byte { return w.id }
+func (w *Writer) ID() hook.RunID { return w.id }
 
 // Commit makes the hooks of one partition durable. All that it stores is durable and named in the groups on return,
 // and the groups may name rows of an earlier commit whose fate was unknown; they count also beside an error. Inputs
@@ -92,7 +79,7 @@ func (w *Writer) ID() [16]byte { return w.id }
 // An input's error, and the error of the whole, is of kind kv.ErrUnavailable, kv.ErrBound, kv.ErrConflict or
 // kv.ErrTooLarge where nothing was stored, and kv.ErrUndetermined where that is not known: then the next Commit, or
 // Resolve, finds out and names what landed.
-func (w *Writer) Commit(ctx context.Context, partition uint8, batch []Incoming) ([]Accepted, []Group, error) {
+func (w *Writer) Commit(ctx context.Context, partition uint8, batch []Incoming) ([]Accepted, []hook.Group, error) {
 	p := &w.parts[partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +96,7 @@ func (w *Writer) Commit(ctx context.Context, partition uint8, batch []Incoming) 
 
 // Resolve finds out what became of a commit whose fate was unknown, and names the rows if it landed. It returns nil
 // errors when there is nothing to resolve.
-func (w *Writer) Resolve(ctx context.Context, partition uint8) ([]Group, error) {
+func (w *Writer) Resolve(ctx context.Context, partition uint8) ([]hook.Group, error) {
 	p := &w.parts[partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +106,7 @@ func (w *Writer) Resolve(ctx context.Context, partition uint8) ([]Group, error) 
 	return p.takeLate(), nil
 }
 
-func (p *partWriter) takeLate() []Group {
+func (p *partWriter) takeLate() []hook.Group {
 	late := p.late
 	p.late = nil
 	return late
@@ -130,7 +117,7 @@ type commit struct {
 	writer    *Writer
 	part      *partWriter
 	partition uint8
-	groups    []Group
+	groups    []hook.Group
 	err       error
 	failed    int
 }

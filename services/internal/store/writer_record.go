@@ -11,7 +11,7 @@ import (
 
 // WriterRecord says that a writer's counters exist, and when it last said that it lives.
 type WriterRecord struct {
-	ID [16]byte
+	ID hook.RunID
 	// Flagged: the writer has rows that no leader has acknowledged.
 	Flagged bool
 	Beat    hook.Timestamp
@@ -56,7 +56,7 @@ func (w *Writer) record(ctx context.Context) error {
 func (s *Store) Writers(ctx context.Context) (out []WriterRecord, err error) {
 	family := clusterKey(famWriter)
 	err = s.pages(ctx, family.all(), func(p kv.Pair) error {
-		rec := WriterRecord{ID: [16]byte(readKey(p.Key, len(family)).take(16))}
+		rec := WriterRecord{ID: hook.RunID(readKey(p.Key, len(family)).take(16))}
 		err := decode("writer", p.Value, func(f field) error {
 			switch f.num {
 			case 2:
@@ -81,7 +81,7 @@ const foldPage = 256
 // Fold takes the counters of a writer that is gone for good into the leader's, page by page, and removes its record. A
 // counter with nothing outstanding and no dead letter goes altogether. It may be repeated after an error. A writer that
 // was not gone after all makes sums too high from then on, never too low.
-func (l *Leader) Fold(ctx context.Context, writer [16]byte) error {
+func (l *Leader) Fold(ctx context.Context, writer hook.RunID) error {
 	for p := range l.store.partitions {
 		slots, err := l.countersOf(ctx, uint8(p), writer)
 		if err != nil {
@@ -99,7 +99,7 @@ func (l *Leader) Fold(ctx context.Context, writer [16]byte) error {
 }
 
 // countersOf finds a writer's counters in a partition, by the slot that guards them.
-func (l *Leader) countersOf(ctx context.Context, partition uint8, writer [16]byte) (map[Slot][]hook.SinkKey, error) {
+func (l *Leader) countersOf(ctx context.Context, partition uint8, writer hook.RunID) (map[Slot][]hook.SinkKey, error) {
 	out := make(map[Slot][]hook.SinkKey)
 	err := l.store.counters(ctx, partition, func(k hook.SinkKey, id []byte, _ counter) {
 		if string(id) == string(writer[:]) {
@@ -110,7 +110,7 @@ func (l *Leader) countersOf(ctx context.Context, partition uint8, writer [16]byt
 	return out, err
 }
 
-func (l *Leader) foldPage(ctx context.Context, slot Slot, writer [16]byte, keys []hook.SinkKey) error {
+func (l *Leader) foldPage(ctx context.Context, slot Slot, writer hook.RunID, keys []hook.SinkKey) error {
 	s := &l.slots[int(slot.Partition)*FenceSlots+int(slot.Index)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *Leader) foldPage(ctx context.Context, slot Slot, writer [16]byte, keys 
 
 // fold reads the fence, against a later leader, and for each key the leader's counter and the writer's, which is locked
 // by its deletion.
-func (l *Leader) fold(ctx context.Context, t kv.Txn, slot Slot, writer [16]byte, keys []hook.SinkKey) error {
+func (l *Leader) fold(ctx context.Context, t kv.Txn, slot Slot, writer hook.RunID, keys []hook.SinkKey) error {
 	read := make([][]byte, 0, 1+2*len(keys))
 	read = append(read, fenceKey(slot))
 	for _, k := range keys {
@@ -146,14 +146,34 @@ func (l *Leader) fold(ctx context.Context, t kv.Txn, slot Slot, writer [16]byte,
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		total.foldedRows += gone.rows
-		total.foldedBytes += gone.bytes
+		total.fold(gone)
 		w.delete(read[i+1])
-		if total.foldedRows == total.rows && total.dead == 0 {
+		done := total.foldedRows == total.rows && total.dead == 0
+		if done && total.ordered {
+			// Rows of another writer may have been settled in place of members that are still there.
+			if done, err = lastWriter(ctx, t, slot.Partition, keys[i/2]); err != nil {
+				return err
+			}
+		}
+		if done {
 			w.delete(read[i])
 			continue
 		}
 		w.put(read[i], total.encode())
 	}
 	return w.err
+}
+
+func (c *counter) fold(gone counter) {
+	c.foldedRows += gone.rows
+	c.foldedBytes += gone.bytes
+	c.ordered = c.ordered || gone.ordered
+}
+
+// lastWriter says whether no writer has a counter of the key but those that the transaction folds.
+func lastWriter(ctx context.Context, r kv.Reader, partition uint8, k hook.SinkKey) (bool, error) {
+	leaders := counterKey(partition, k, nil)
+	writers := kv.Range{From: after(leaders), To: successor(leaders)}
+	pairs, err := r.Scan(ctx, kv.Scan{Range: writers, Limit: 1, KeyOnly: true})
+	return len(pairs) == 0, err
 }

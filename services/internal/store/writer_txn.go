@@ -19,7 +19,7 @@ type attempt struct {
 
 	result   []Accepted
 	counters map[hook.SinkKey]counter
-	groups   []Group
+	groups   []hook.Group
 	index    map[groupKey]int
 	wrote    bool
 	landed   bool
@@ -188,7 +188,7 @@ func (a *attempt) group(row *hook.Row) {
 	if !ok {
 		i = len(a.groups)
 		a.index[row.Key] = i
-		a.groups = append(a.groups, Group{Partition: row.Partition, Key: row.Key, Start: row.Due, Ordered: row.Ordered})
+		a.groups = append(a.groups, hook.Group{Partition: row.Partition, Key: row.Key, Start: row.Due, Ordered: row.Ordered})
 	}
 	g := &a.groups[i]
 	g.Hooks = append(g.Hooks, row.Hook)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
 )
 
 // reread checks that what one read accepted is written so that the next read accepts it as the same.
@@ -40,7 +41,7 @@ func FuzzLeaseRequest(f *testing.F) {
 			reread(t, c, func() (Credit, error) { return ReadCredit(c.Proto()) })
 		}
 		if r, err := ReadReports(m.GetOutcomes().GetOutcomes()); err == nil {
-			reread(t, r, func() ([]Report, error) { return ReadReports(ReportsProto(r)) })
+			reread(t, r, func() ([]hook.Report, error) { return ReadReports(ReportsProto(r)) })
 		}
 	})
 }
@@ -48,7 +49,7 @@ func FuzzLeaseRequest(f *testing.F) {
 func FuzzLeaseResponse(f *testing.F) {
 	seed(f, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Attempts{Attempts: AttemptsProto(attempts())}})
 	seed(f, &dispatchv1.LeaseResponse{Message: &dispatchv1.LeaseResponse_Settled{
-		Settled: &dispatchv1.Settled{Leases: LeasesProto([]Lease{{1, 2}})},
+		Settled: &dispatchv1.Settled{Leases: LeasesProto([]hook.Lease{{Epoch: 1, ID: 2}})},
 	}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m dispatchv1.LeaseResponse
@@ -67,7 +68,7 @@ func FuzzLeaseResponse(f *testing.F) {
 func FuzzNotifyRequest(f *testing.F) {
 	c := committed()
 	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Committed{Committed: c.Proto()}})
-	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: WriterHelloProto(RunID{1})}})
+	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: WriterHelloProto(hook.RunID{1})}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m dispatchv1.NotifyRequest
 		if proto.Unmarshal(b, &m) != nil {
@@ -77,7 +78,7 @@ func FuzzNotifyRequest(f *testing.F) {
 			reread(t, c, func() (Committed, error) { return ReadCommitted(c.Proto()) })
 		}
 		if w, err := ReadWriterHello(m.GetHello()); err == nil {
-			reread(t, w, func() (RunID, error) { return ReadWriterHello(WriterHelloProto(w)) })
+			reread(t, w, func() (hook.RunID, error) { return ReadWriterHello(WriterHelloProto(w)) })
 		}
 	})
 }

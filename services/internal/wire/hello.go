@@ -2,7 +2,6 @@ package wire
 
 import (
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -19,9 +18,6 @@ const (
 	MaxHeld = 65536
 )
 
-// RunID is the identity of one run of a runner or a writer: random, new at each start of a process.
-type RunID [16]byte
-
 // Credit is what a runner can hold at once, leases that run already included.
 type Credit struct {
 	Slots, BatchingRows uint32
@@ -30,26 +26,15 @@ type Credit struct {
 
 // Hello opens a runner's stream.
 type Hello struct {
-	Runner RunID
+	Runner hook.RunID
 	// Name for people.
 	Name      string
 	SinkTypes []string
 	Credit    Credit
 	// Running leases of earlier streams, and outcomes that no leader acknowledged.
-	Running        []Running
-	Unacknowledged []Report
+	Running        []hook.Running
+	Unacknowledged []hook.Report
 	HighestEpoch   uint64
-}
-
-// Running is a lease that a runner still works on.
-type Running struct {
-	Lease  Lease
-	Row    hook.Row
-	Number uint32
-	// Left until the attempt is cut off.
-	Left        time.Duration
-	Incarnation uint64
-	Size        uint64
 }
 
 // Proto is the message for a hello.
@@ -58,8 +43,8 @@ func (h *Hello) Proto() *dispatchv1.Hello {
 	for i := range h.Running {
 		r := &h.Running[i]
 		running[i] = &dispatchv1.RunningLease{
-			Epoch: r.Lease.Epoch, LeaseId: r.Lease.ID, Row: RowProto(&r.Row), Attempt: r.Number,
-			Left: durationpb.New(r.Left), Incarnation: r.Incarnation, Size: r.Size,
+			Epoch: r.Lease.Epoch, LeaseId: r.Lease.ID, Row: RowProto(&r.Row), Attempt: r.Attempt,
+			Left: durationpb.New(r.Left),
 		}
 	}
 	return &dispatchv1.Hello{
@@ -102,11 +87,11 @@ func ReadHello(p *dispatchv1.Hello) (h Hello, err error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-func readRunID(field string, b []byte) (id RunID, err error) {
+func readRunID(field string, b []byte) (id hook.RunID, err error) {
 	if len(b) != len(id) {
 		return id, malformed(field)
 	}
-	return RunID(b), nil
+	return hook.RunID(b), nil
 }
 
 func readTypes(types []string) ([]string, error) {
@@ -121,8 +106,8 @@ func readTypes(types []string) ([]string, error) {
 	return types, nil
 }
 
-func readRunning(list []*dispatchv1.RunningLease) ([]Running, error) {
-	running := make([]Running, len(list))
+func readRunning(list []*dispatchv1.RunningLease) ([]hook.Running, error) {
+	running := make([]hook.Running, len(list))
 	for i, p := range list {
 		row, err := ReadRow(p.GetRow())
 		if err != nil {
@@ -135,9 +120,8 @@ func readRunning(list []*dispatchv1.RunningLease) ([]Running, error) {
 		if p.GetAttempt() == 0 {
 			return nil, at("running", i, malformed("attempt"))
 		}
-		running[i] = Running{
-			Lease: Lease{p.GetEpoch(), p.GetLeaseId()}, Row: row, Number: p.GetAttempt(), Left: left,
-			Incarnation: p.GetIncarnation(), Size: p.GetSize(),
+		running[i] = hook.Running{
+			Lease: hook.Lease{Epoch: p.GetEpoch(), ID: p.GetLeaseId()}, Row: row, Attempt: p.GetAttempt(), Left: left,
 		}
 	}
 	return running, nil

@@ -23,12 +23,9 @@ const (
 	maxPause = 366 * 24 * time.Hour
 )
 
-// Lease names one lease: its number is unique within the epoch of the leader that gave it.
-type Lease struct{ Epoch, ID uint64 }
-
 // Attempt is one leased delivery attempt.
 type Attempt struct {
-	Lease Lease
+	Lease hook.Lease
 	Row   hook.Row
 	// Number of the attempt, from 1.
 	Number uint32
@@ -43,14 +40,6 @@ type Attempt struct {
 	ReplayID, ClaimRef string
 	// Size of the stored hook in bytes.
 	Size uint64
-}
-
-// Report is the end of an attempt as its runner tells it. It applies only to the row version and attempt it names.
-type Report struct {
-	Lease   Lease
-	Row     hook.Row
-	Number  uint32
-	Outcome hook.Outcome
 }
 
 // AttemptsProto is the message that leases attempts. It shares memory with them.
@@ -104,7 +93,7 @@ func readAttempt(p *dispatchv1.Attempt, a *Attempt) (err error) {
 	case len(p.GetClaimRef()) > maxClaimRef:
 		return malformed("claim_ref")
 	}
-	a.Lease, a.Number = Lease{p.GetEpoch(), p.GetLeaseId()}, p.GetAttempt()
+	a.Lease, a.Number = hook.Lease{Epoch: p.GetEpoch(), ID: p.GetLeaseId()}, p.GetAttempt()
 	a.SourceRevision, a.Incarnation = hook.Timestamp(p.GetSourceRevision()), p.GetIncarnation()
 	a.ReplayID, a.ClaimRef, a.Size = p.GetReplayId(), p.GetClaimRef(), p.GetSize()
 	return nil
@@ -112,7 +101,7 @@ func readAttempt(p *dispatchv1.Attempt, a *Attempt) (err error) {
 
 // ReportsProto is the list of outcomes for reports. It shares memory with them. Reasons and responses are cut to what
 // the domain remembers, and a reason that is not UTF-8 is mended.
-func ReportsProto(reports []Report) []*dispatchv1.Outcome {
+func ReportsProto(reports []hook.Report) []*dispatchv1.Outcome {
 	type slab struct {
 		outcome         dispatchv1.Outcome
 		row             rowSlab
@@ -122,7 +111,7 @@ func ReportsProto(reports []Report) []*dispatchv1.Outcome {
 	for i := range reports {
 		r, s := &reports[i], &slabs[i]
 		p := &s.outcome
-		p.Epoch, p.LeaseId, p.Row, p.Attempt = r.Lease.Epoch, r.Lease.ID, s.row.set(&r.Row), r.Number
+		p.Epoch, p.LeaseId, p.Row, p.Attempt = r.Lease.Epoch, r.Lease.ID, s.row.set(&r.Row), r.Attempt
 		p.Class, p.Reason = classProto(r.Outcome.Class), clip(r.Outcome.Reason, hook.MaxReason)
 		if r.Outcome.RetryAfter > 0 {
 			p.RetryAfter = setDuration(&s.pause, min(r.Outcome.RetryAfter, maxPause))
@@ -135,8 +124,8 @@ func ReportsProto(reports []Report) []*dispatchv1.Outcome {
 }
 
 // ReadReports reads outcomes. One malformed outcome refuses the list.
-func ReadReports(list []*dispatchv1.Outcome) ([]Report, error) {
-	reports := make([]Report, len(list))
+func ReadReports(list []*dispatchv1.Outcome) ([]hook.Report, error) {
+	reports := make([]hook.Report, len(list))
 	for i, p := range list {
 		if err := readReport(p, &reports[i]); err != nil {
 			return nil, at("outcomes", i, err)
@@ -145,7 +134,7 @@ func ReadReports(list []*dispatchv1.Outcome) ([]Report, error) {
 	return reports, nil
 }
 
-func readReport(p *dispatchv1.Outcome, r *Report) (err error) {
+func readReport(p *dispatchv1.Outcome, r *hook.Report) (err error) {
 	if r.Row, err = ReadRow(p.GetRow()); err != nil {
 		return err
 	}
@@ -170,14 +159,14 @@ func readReport(p *dispatchv1.Outcome, r *Report) (err error) {
 	case p.GetStatus() > maxStatus:
 		return malformed("status")
 	}
-	r.Lease, r.Number = Lease{p.GetEpoch(), p.GetLeaseId()}, p.GetAttempt()
+	r.Lease, r.Attempt = hook.Lease{Epoch: p.GetEpoch(), ID: p.GetLeaseId()}, p.GetAttempt()
 	o.Reason, o.Status = clip(p.GetReason(), hook.MaxReason), uint16(p.GetStatus())
 	o.Response = p.GetResponse()[:min(len(p.GetResponse()), hook.MaxResponse)]
 	return nil
 }
 
 // LeasesProto is the list of references to leases, for settled and drop.
-func LeasesProto(leases []Lease) []*dispatchv1.LeaseRef {
+func LeasesProto(leases []hook.Lease) []*dispatchv1.LeaseRef {
 	slabs, list := make([]dispatchv1.LeaseRef, len(leases)), make([]*dispatchv1.LeaseRef, len(leases))
 	for i, l := range leases {
 		slabs[i].Epoch, slabs[i].LeaseId = l.Epoch, l.ID
@@ -187,10 +176,10 @@ func LeasesProto(leases []Lease) []*dispatchv1.LeaseRef {
 }
 
 // ReadLeases reads references to leases; any numbers will do.
-func ReadLeases(list []*dispatchv1.LeaseRef) []Lease {
-	leases := make([]Lease, len(list))
+func ReadLeases(list []*dispatchv1.LeaseRef) []hook.Lease {
+	leases := make([]hook.Lease, len(list))
 	for i, p := range list {
-		leases[i] = Lease{p.GetEpoch(), p.GetLeaseId()}
+		leases[i] = hook.Lease{Epoch: p.GetEpoch(), ID: p.GetLeaseId()}
 	}
 	return leases
 }

@@ -5,19 +5,6 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// Group names the rows of one commit for one sink. For an ordered sink, Lanes and Members hold one entry per hook; else
-// both are empty.
-type Group struct {
-	Partition uint8
-	Key       hook.SinkKey
-	// Start timestamp of the commit: due time and version of its rows.
-	Start   hook.Timestamp
-	Hooks   []hook.ID
-	Ordered bool
-	Lanes   []string
-	Members []uint32
-}
-
 // Backlog says that a sink has rows that are not named one by one, the earliest due at From.
 type Backlog struct {
 	Partition uint8
@@ -30,7 +17,7 @@ type Backlog struct {
 type Committed struct {
 	// Sequence number, from 1, without a gap within a writer's life.
 	Sequence uint64
-	Groups   []Group
+	Groups   []hook.Group
 	Backlogs []Backlog
 }
 
@@ -38,7 +25,7 @@ type Committed struct {
 func (c *Committed) Proto() *dispatchv1.Committed {
 	p := &dispatchv1.Committed{Sequence: c.Sequence, Groups: make([]*dispatchv1.RowGroup, len(c.Groups))}
 	for i := range c.Groups {
-		p.Groups[i] = c.Groups[i].proto()
+		p.Groups[i] = groupProto(&c.Groups[i])
 	}
 	for i := range c.Backlogs {
 		b := &c.Backlogs[i]
@@ -49,7 +36,7 @@ func (c *Committed) Proto() *dispatchv1.Committed {
 	return p
 }
 
-func (g *Group) proto() *dispatchv1.RowGroup {
+func groupProto(g *hook.Group) *dispatchv1.RowGroup {
 	p := &dispatchv1.RowGroup{
 		Partition: uint32(g.Partition), Key: KeyProto(g.Key), Start: uint64(g.Start),
 		HookIds: make([][]byte, len(g.Hooks)),
@@ -68,12 +55,12 @@ func (g *Group) proto() *dispatchv1.RowGroup {
 }
 
 // WriterHelloProto opens a writer's stream.
-func WriterHelloProto(writer RunID) *dispatchv1.WriterHello {
+func WriterHelloProto(writer hook.RunID) *dispatchv1.WriterHello {
 	return &dispatchv1.WriterHello{WriterId: writer[:]}
 }
 
 // ReadWriterHello reads the name of a writer.
-func ReadWriterHello(p *dispatchv1.WriterHello) (RunID, error) {
+func ReadWriterHello(p *dispatchv1.WriterHello) (hook.RunID, error) {
 	return readRunID("writer_id", p.GetWriterId())
 }
 
@@ -82,7 +69,7 @@ func ReadCommitted(p *dispatchv1.Committed) (Committed, error) {
 	if p.GetSequence() == 0 {
 		return Committed{}, malformed("sequence")
 	}
-	c := Committed{Sequence: p.GetSequence(), Groups: make([]Group, len(p.GetGroups()))}
+	c := Committed{Sequence: p.GetSequence(), Groups: make([]hook.Group, len(p.GetGroups()))}
 	for i, pg := range p.GetGroups() {
 		if err := readGroup(pg, &c.Groups[i]); err != nil {
 			return Committed{}, at("groups", i, err)
@@ -98,7 +85,7 @@ func ReadCommitted(p *dispatchv1.Committed) (Committed, error) {
 	return c, nil
 }
 
-func readGroup(p *dispatchv1.RowGroup, g *Group) (err error) {
+func readGroup(p *dispatchv1.RowGroup, g *hook.Group) (err error) {
 	if g.Partition, err = readPartition(p.GetPartition()); err != nil {
 		return err
 	}
@@ -118,7 +105,7 @@ func readGroup(p *dispatchv1.RowGroup, g *Group) (err error) {
 	return readLanes(p, g)
 }
 
-func readLanes(p *dispatchv1.RowGroup, g *Group) error {
+func readLanes(p *dispatchv1.RowGroup, g *hook.Group) error {
 	if len(p.GetLanes()) == 0 && len(p.GetMemberIndexes()) == 0 {
 		return nil
 	}

@@ -30,7 +30,7 @@ func member() hook.Row {
 
 func attempts() []Attempt {
 	plain := Attempt{
-		Lease: Lease{8, 9}, Row: unordered(), Number: 2, Timeout: 30 * time.Second, Left: 35*time.Second + 5,
+		Lease: hook.Lease{Epoch: 8, ID: 9}, Row: unordered(), Number: 2, Timeout: 30 * time.Second, Left: 35*time.Second + 5,
 		SourceRevision: 77, Incarnation: 5, Size: 512,
 	}
 	ordered := plain
@@ -38,24 +38,24 @@ func attempts() []Attempt {
 	return []Attempt{plain, ordered}
 }
 
-func reports() []Report {
-	ended := Report{Lease: Lease{1, 2}, Row: member(), Number: 1, Outcome: hook.Outcome{
+func reports() []hook.Report {
+	ended := hook.Report{Lease: hook.Lease{Epoch: 1, ID: 2}, Row: member(), Attempt: 1, Outcome: hook.Outcome{
 		Class: hook.Throttled, Reason: "http: status 429", RetryAfter: 90 * time.Second, Status: 429,
 		Duration: 1500 * time.Microsecond, Response: []byte("slow down"),
 	}}
-	var all []Report
+	var all []hook.Report
 	for _, c := range classes {
 		ended.Outcome.Class = c.hook
 		all = append(all, ended)
 	}
-	return append(all, Report{Lease: Lease{0, 1}, Row: unordered(), Number: 1, Outcome: hook.Outcome{Class: hook.Gone}})
+	return append(all, hook.Report{Lease: hook.Lease{Epoch: 0, ID: 1}, Row: unordered(), Attempt: 1, Outcome: hook.Outcome{Class: hook.Gone}})
 }
 
 func hello() Hello {
 	return Hello{
-		Runner: RunID{15: 1}, Name: "host/1", SinkTypes: []string{"http", "log"}, Credit: Credit{256, 10, 1 << 20},
-		Running: []Running{{
-			Lease: Lease{1, 2}, Row: unordered(), Number: 3, Left: time.Second, Incarnation: 4, Size: 5,
+		Runner: hook.RunID{15: 1}, Name: "host/1", SinkTypes: []string{"http", "log"}, Credit: Credit{256, 10, 1 << 20},
+		Running: []hook.Running{{
+			Lease: hook.Lease{Epoch: 1, ID: 2}, Row: unordered(), Attempt: 3, Left: time.Second,
 		}},
 		Unacknowledged: reports(), HighestEpoch: 12,
 	}
@@ -64,7 +64,7 @@ func hello() Hello {
 func committed() Committed {
 	return Committed{
 		Sequence: 4,
-		Groups: []Group{
+		Groups: []hook.Group{
 			{Partition: 1, Key: httpKey, Start: 5, Hooks: []hook.ID{{1}, {2}}},
 			{Partition: 1, Key: httpKey, Start: 5, Hooks: []hook.ID{{1}, {2}}, Ordered: true,
 				Lanes: []string{"", "b"}, Members: []uint32{0, 7}},
@@ -106,13 +106,13 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, c, gotCommitted)
 
-	leases := []Lease{{1, 2}, {3, 4}}
+	leases := []hook.Lease{{Epoch: 1, ID: 2}, {Epoch: 3, ID: 4}}
 	settled := &dispatchv1.Settled{Leases: LeasesProto(leases)}
 	require.Equal(t, leases, ReadLeases(overTheWire(t, settled, new(dispatchv1.Settled)).Leases))
 
-	writer, err := ReadWriterHello(WriterHelloProto(RunID{9}))
+	writer, err := ReadWriterHello(WriterHelloProto(hook.RunID{9}))
 	require.NoError(t, err)
-	require.Equal(t, RunID{9}, writer)
+	require.Equal(t, hook.RunID{9}, writer)
 }
 
 func TestEveryReportableClassHasItsOwnNumber(t *testing.T) {
@@ -269,7 +269,7 @@ func TestOversizeReasonsAndResponsesAreCut(t *testing.T) {
 	r.Outcome.Reason = strings.Repeat("é", hook.MaxReason)
 	r.Outcome.Response = make([]byte, 4096)
 	r.Outcome.RetryAfter = 1<<63 - 1
-	p := &dispatchv1.Outcomes{Outcomes: ReportsProto([]Report{r})}
+	p := &dispatchv1.Outcomes{Outcomes: ReportsProto([]hook.Report{r})}
 	got, err := ReadReports(overTheWire(t, p, new(dispatchv1.Outcomes)).Outcomes)
 	require.NoError(t, err)
 	require.Equal(t, strings.Repeat("é", hook.MaxReason/2), got[0].Outcome.Reason)
@@ -280,7 +280,7 @@ func TestOversizeReasonsAndResponsesAreCut(t *testing.T) {
 func TestAReasonThatIsNotTextDoesNotStopTheMessage(t *testing.T) {
 	r := reports()[0]
 	r.Outcome.Reason = "http: \xff\xfe" + strings.Repeat("\xe2\x82", hook.MaxReason)
-	p := &dispatchv1.Outcomes{Outcomes: ReportsProto([]Report{r})}
+	p := &dispatchv1.Outcomes{Outcomes: ReportsProto([]hook.Report{r})}
 	got, err := ReadReports(overTheWire(t, p, new(dispatchv1.Outcomes)).Outcomes)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(got[0].Outcome.Reason, "http: ?"))

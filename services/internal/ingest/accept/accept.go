@@ -58,12 +58,12 @@ func Default() Config {
 
 // Writer makes hooks durable, one batch of a partition at a time: a store.Writer.
 type Writer interface {
-	Commit(ctx context.Context, partition uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error)
+	Commit(ctx context.Context, partition uint8, batch []store.Incoming) ([]store.Accepted, []hook.Group, error)
 }
 
 // Notifier is told what was committed, and what may have been. It does not block.
 type Notifier interface {
-	Committed(groups []store.Group)
+	Committed(groups []hook.Group)
 	Uncertain(partition uint8, bindings []store.Binding)
 	// Full says that it can remember no more, so that nothing more may be committed.
 	Full() bool

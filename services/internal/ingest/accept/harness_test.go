@@ -47,7 +47,7 @@ type one struct {
 	running [256]atomic.Bool
 }
 
-func (o *one) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error) {
+func (o *one) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []hook.Group, error) {
 	if !o.running[p].CompareAndSwap(false, true) {
 		panic("two commits of a writer and partition at once")
 	}
@@ -55,7 +55,7 @@ func (o *one) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]st
 	return o.writer.Commit(ctx, p, batch)
 }
 
-func (w *writer) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error) {
+func (w *writer) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([]store.Accepted, []hook.Group, error) {
 	w.mu.Lock()
 	before := w.before
 	w.mu.Unlock()
@@ -70,11 +70,11 @@ func (w *writer) Commit(ctx context.Context, p uint8, batch []store.Incoming) ([
 	return w.keep(p, batch)
 }
 
-func (w *writer) keep(p uint8, batch []store.Incoming) ([]store.Accepted, []store.Group, error) {
+func (w *writer) keep(p uint8, batch []store.Incoming) ([]store.Accepted, []hook.Group, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := make([]store.Accepted, len(batch))
-	g := store.Group{Partition: p, Start: 1}
+	g := hook.Group{Partition: p, Start: 1}
 	var kept []store.Incoming
 	for i, in := range batch {
 		key := in.Hook.Tenant + "/" + in.Hook.SourceID + "/" + in.Hook.DedupeKey
@@ -92,7 +92,7 @@ func (w *writer) keep(p uint8, batch []store.Incoming) ([]store.Accepted, []stor
 		kept = append(kept, in)
 	}
 	w.batches = append(w.batches, kept)
-	return out, []store.Group{g}, nil
+	return out, []hook.Group{g}, nil
 }
 
 func (w *writer) fail(before func([]store.Incoming) error) {
@@ -119,7 +119,7 @@ type notifier struct {
 	full      bool
 }
 
-func (n *notifier) Committed(groups []store.Group) {
+func (n *notifier) Committed(groups []hook.Group) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, g := range groups {

@@ -149,7 +149,7 @@ func (p *pipe) begin(s *slot, batch []*record, results []ferry.Result[Result]) {
 	}
 }
 
-func (p *pipe) commit(ctx context.Context, s *slot) ([]store.Accepted, []store.Group, error) {
+func (p *pipe) commit(ctx context.Context, s *slot) ([]store.Accepted, []hook.Group, error) {
 	a := p.acceptor
 	began := time.Now()
 	known := false

@@ -49,7 +49,7 @@ type ledger struct {
 
 // named is the rows of one commit for one sink, and when they came.
 type named struct {
-	group wire.Group
+	group hook.Group
 	at    time.Time
 }
 
@@ -66,14 +66,14 @@ func newLedger() ledger {
 }
 
 // add takes in what a commit wrote.
-func (l *ledger) add(groups []store.Group, now time.Time) {
+func (l *ledger) add(groups []hook.Group, now time.Time) {
 	for _, g := range groups {
 		if l.named+len(g.Hooks) > maxNamed {
 			l.backlog(sinkPart{g.Partition, g.Key, g.Ordered}, g.Start, now)
 			continue
 		}
 		l.named += len(g.Hooks)
-		l.waiting = append(l.waiting, named{wire.Group(g), now})
+		l.waiting = append(l.waiting, named{g, now})
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *ledger) next(now time.Time) (*dispatchv1.NotifyRequest, time.Duration) 
 	return m.request, 0
 }
 
-func (l *ledger) takeGroups(m *message) (groups []wire.Group) {
+func (l *ledger) takeGroups(m *message) (groups []hook.Group) {
 	for len(l.waiting) > 0 && (m.rows == 0 || m.rows+len(l.waiting[0].group.Hooks) <= messageRows) {
 		first := l.waiting[0]
 		m.rows += len(first.group.Hooks)

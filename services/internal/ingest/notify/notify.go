@@ -16,6 +16,7 @@ import (
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
@@ -42,7 +43,7 @@ type Flag interface {
 // Notifier is safe for concurrent use. It does nothing while everything is acknowledged but keep its stream open.
 type Notifier struct {
 	client dispatchv1.DispatchServiceClient
-	writer wire.RunID
+	writer hook.RunID
 	flag   Flag
 	log    *zap.Logger
 
@@ -56,9 +57,9 @@ type Notifier struct {
 }
 
 // New makes a notifier for a writer, which speaks over conn to the leader.
-func New(conn grpc.ClientConnInterface, writer [16]byte, flag Flag, r prometheus.Registerer, log *zap.Logger) *Notifier {
+func New(conn grpc.ClientConnInterface, writer hook.RunID, flag Flag, r prometheus.Registerer, log *zap.Logger) *Notifier {
 	n := &Notifier{
-		client: dispatchv1.NewDispatchServiceClient(conn), writer: wire.RunID(writer), flag: flag, log: log,
+		client: dispatchv1.NewDispatchServiceClient(conn), writer: writer, flag: flag, log: log,
 		ledger: newLedger(), send: make(chan struct{}, 1), watch: make(chan struct{}, 1),
 	}
 	n.register(r)
@@ -66,7 +67,7 @@ func New(conn grpc.ClientConnInterface, writer [16]byte, flag Flag, r prometheus
 }
 
 // Committed names rows that are in the store.
-func (n *Notifier) Committed(groups []store.Group) {
+func (n *Notifier) Committed(groups []hook.Group) {
 	n.mu.Lock()
 	n.ledger.add(groups, time.Now())
 	n.mu.Unlock()

@@ -35,7 +35,7 @@ type leader struct {
 	away     bool // refuses streams
 	deaf     bool // acknowledges nothing
 	hangUp   context.CancelFunc
-	writers  []wire.RunID
+	writers  []hook.RunID
 	messages []wire.Committed
 	hooks    map[hook.ID]int
 	backlogs map[hook.SinkKey]wire.Backlog
@@ -127,7 +127,7 @@ func (l *leader) heard() (messages, hooks int) {
 
 // told is what the leader was told so far.
 type told struct {
-	writers  []wire.RunID
+	writers  []hook.RunID
 	messages []wire.Committed
 	hooks    map[hook.ID]int
 	backlogs map[hook.SinkKey]wire.Backlog
@@ -197,7 +197,7 @@ type rig struct {
 	stop   func()
 }
 
-var writerID = [16]byte{1, 2, 3}
+var writerID = hook.RunID{1, 2, 3}
 
 func setUp(t *testing.T) *rig {
 	l := &leader{hooks: map[hook.ID]int{}, backlogs: map[hook.SinkKey]wire.Backlog{}}
@@ -227,8 +227,8 @@ func key(n byte) hook.SinkKey {
 
 var serial uint64
 
-func group(k hook.SinkKey, start hook.Timestamp, hooks int) store.Group {
-	g := store.Group{Partition: 3, Key: k, Start: start}
+func group(k hook.SinkKey, start hook.Timestamp, hooks int) hook.Group {
+	g := hook.Group{Partition: 3, Key: k, Start: start}
 	for range hooks {
 		serial++
 		g.Hooks = append(g.Hooks, hook.ID{0: byte(serial >> 24), 1: byte(serial >> 16), 2: byte(serial >> 8), 3: byte(serial)})
@@ -248,12 +248,12 @@ func TestCommittedRowsAreNamedOnceAndInSequence(t *testing.T) {
 		r := setUp(t)
 		defer r.stop()
 		for i := range 10 {
-			r.Committed([]store.Group{group(key(byte(i)), 5, 3), group(key(1), 6, 1)})
+			r.Committed([]hook.Group{group(key(byte(i)), 5, 3), group(key(1), 6, 1)})
 		}
 		drained(t, r)
 		_, hooks := r.leader.heard()
 		require.Equal(t, 40, hooks)
-		require.Equal(t, []wire.RunID{writerID}, r.leader.told().writers)
+		require.Equal(t, []hook.RunID{writerID}, r.leader.told().writers)
 		for i, m := range r.leader.told().messages {
 			require.EqualValues(t, i+1, m.Sequence)
 		}
@@ -269,7 +269,7 @@ func TestManyCommitsShareAMessageWhileTheLeaderIsBusy(t *testing.T) {
 		defer r.stop()
 		r.leader.set(true, false)
 		for range 500 {
-			r.Committed([]store.Group{group(key(0), 5, 2)})
+			r.Committed([]hook.Group{group(key(0), 5, 2)})
 		}
 		r.leader.set(false, false)
 		drained(t, r)
@@ -286,7 +286,7 @@ func TestALeaderThatIsSlowToAcknowledgeGetsNoMoreThanAWindowOfMessages(t *testin
 		r.leader.set(false, true)
 		time.Sleep(time.Second)
 		for range 200 {
-			r.Committed([]store.Group{group(key(0), 5, 1)})
+			r.Committed([]hook.Group{group(key(0), 5, 1)})
 			time.Sleep(time.Millisecond)
 		}
 		require.Len(t, r.leader.told().messages, 64)
@@ -301,9 +301,9 @@ func TestWhatIsNotAcknowledgedIsSentAgainToTheNextLeader(t *testing.T) {
 		r := setUp(t)
 		defer r.stop()
 		r.leader.set(false, true)
-		r.Committed([]store.Group{group(key(0), 5, 1)})
+		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		time.Sleep(time.Second)
-		r.Committed([]store.Group{group(key(0), 6, 1)})
+		r.Committed([]hook.Group{group(key(0), 6, 1)})
 		time.Sleep(time.Second)
 		first := len(r.leader.told().messages)
 		require.NotZero(t, first)
@@ -324,7 +324,7 @@ func TestTheFlagRisesAfterTwoSecondsAndFallsAfterCatchingUp(t *testing.T) {
 		defer r.stop()
 		r.leader.set(true, false)
 		began := time.Now()
-		r.Committed([]store.Group{group(key(0), 5, 1)})
+		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		time.Sleep(1900 * time.Millisecond)
 		require.False(t, r.flag.up())
 		time.Sleep(200 * time.Millisecond)
@@ -346,7 +346,7 @@ func TestAStoreThatCannotTakeTheFlagIsAskedAgain(t *testing.T) {
 		defer r.stop()
 		r.flag.stick(errors.New("away"))
 		r.leader.set(true, false)
-		r.Committed([]store.Group{group(key(0), 5, 1)})
+		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		time.Sleep(30 * time.Second)
 		require.False(t, r.flag.up())
 		r.flag.stick(nil)
@@ -360,7 +360,7 @@ func TestSteadyTrafficWithALeaderNeverMovesTheFlag(t *testing.T) {
 		r := setUp(t)
 		defer r.stop()
 		for range 1000 {
-			r.Committed([]store.Group{group(key(0), 5, 1)})
+			r.Committed([]hook.Group{group(key(0), 5, 1)})
 			time.Sleep(10 * time.Millisecond)
 		}
 		drained(t, r)
@@ -375,7 +375,7 @@ func TestAStreamThatAcknowledgesNothingIsGivenUp(t *testing.T) {
 		r.leader.mu.Lock()
 		r.leader.deaf = true
 		r.leader.mu.Unlock()
-		r.Committed([]store.Group{group(key(0), 5, 1)})
+		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		time.Sleep(10 * time.Second)
 		require.Len(t, r.leader.told().writers, 1)
 		r.leader.mu.Lock()
@@ -393,12 +393,12 @@ func TestBeyondTheBoundOnlySinksAreRemembered(t *testing.T) {
 		r.leader.set(true, false)
 		const named = 65_536
 		for i := range named / 256 {
-			r.Committed([]store.Group{group(key(0), hook.Timestamp(i+1), 256)})
+			r.Committed([]hook.Group{group(key(0), hook.Timestamp(i+1), 256)})
 		}
 		for i := range 100 {
-			r.Committed([]store.Group{group(key(1), hook.Timestamp(1000+i), 256)})
+			r.Committed([]hook.Group{group(key(1), hook.Timestamp(1000+i), 256)})
 		}
-		r.Committed([]store.Group{group(key(2), 900, 1)})
+		r.Committed([]hook.Group{group(key(2), 900, 1)})
 		require.False(t, r.Full())
 		r.leader.set(false, false)
 		drained(t, r)
@@ -407,7 +407,7 @@ func TestBeyondTheBoundOnlySinksAreRemembered(t *testing.T) {
 		require.Equal(t, map[hook.SinkKey]wire.Backlog{
 			key(1): {Partition: 3, Key: key(1), From: 1000}, key(2): {Partition: 3, Key: key(2), From: 900},
 		}, r.leader.told().backlogs)
-		r.Committed([]store.Group{group(key(1), 5000, 1)})
+		r.Committed([]hook.Group{group(key(1), 5000, 1)})
 		drained(t, r)
 		_, hooks = r.leader.heard()
 		require.Equal(t, named+1, hooks, "names again once there is room")
@@ -451,7 +451,7 @@ func TestTheEndLeavesTheFlagForWhatNoLeaderHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setUp(t)
 		r.leader.set(true, false)
-		r.Committed([]store.Group{group(key(0), 5, 1)})
+		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, r.Drain(ctx), context.DeadlineExceeded)
@@ -474,7 +474,7 @@ func TestL02_ALeaderThatComesAndGoesIsFoundAgainEveryTime(t *testing.T) {
 		defer r.stop()
 		for i := range 50 {
 			r.leader.set(i%2 == 0, i%3 == 0)
-			r.Committed([]store.Group{group(key(0), 5, 10)})
+			r.Committed([]hook.Group{group(key(0), 5, 10)})
 			time.Sleep(300 * time.Millisecond)
 		}
 		r.leader.set(false, false)

@@ -368,7 +368,7 @@ func TestI11_RememberedRowsAreBounded(t *testing.T) {
 	require.Len(t, r.leases, maxWaiting+500)
 	leases := r.leases
 	r.leases = nil
-	var reports []Report
+	var reports []hook.Report
 	for _, l := range leases {
 		reports = append(reports, reportOf(l, hook.Outcome{Class: hook.Transient}))
 	}

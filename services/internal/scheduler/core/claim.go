@@ -43,7 +43,7 @@ type claim struct {
 	size     int64
 
 	// of the attempt
-	ref      LeaseRef
+	ref      hook.Lease
 	runner   *runner
 	attempt  uint32
 	leasedAt hook.Timestamp
@@ -68,7 +68,7 @@ type claim struct {
 // adoption is a lease of an earlier term, or its outcome, whose row is being read.
 type adoption struct {
 	runner  *runner
-	ref     LeaseRef
+	ref     hook.Lease
 	attempt uint32
 	left    time.Duration
 	outcome *hook.Outcome

@@ -39,16 +39,8 @@ type Term struct {
 	// Bump parts the rows that an earlier leader may have leased from those that it cannot have.
 	Bump hook.Timestamp
 	// Known runners that may hold leases of an earlier term, and how long the longest of them can last.
-	Known map[RunnerID]time.Duration
+	Known map[hook.RunID]time.Duration
 	Now   hook.Timestamp
-}
-
-// RunnerID is one run of a runner process.
-type RunnerID [16]byte
-
-// LeaseRef names a lease.
-type LeaseRef struct {
-	Epoch, ID uint64
 }
 
 // Source is what the core knows of a row's source as it is now.
@@ -78,7 +70,7 @@ type Core struct {
 	admitting ring[*tenant] // their window has room for the row that is next by now
 	stalled   []*sinkKey    // no runner takes their type now
 
-	runners   map[RunnerID]*runner
+	runners   map[hook.RunID]*runner
 	slots     int // of all connected runners
 	credit    ring[*runner]
 	nextLease uint64
@@ -104,8 +96,8 @@ func New(cfg Config, t Term, random func() float64) *Core {
 	c := &Core{
 		epoch: t.Epoch, bump: t.Bump, now: t.Now, random: random,
 		claims: make(map[hook.Ref]*claim), keys: make(map[hook.SinkKey]*sinkKey),
-		tenants: make(map[string]*tenant), runners: make(map[RunnerID]*runner),
-		gate: gate{waiting: make(map[RunnerID]bool)},
+		tenants: make(map[string]*tenant), runners: make(map[hook.RunID]*runner),
+		gate: gate{waiting: make(map[hook.RunID]bool)},
 	}
 	c.Configure(t.Now, cfg)
 	c.shut(t.Known)

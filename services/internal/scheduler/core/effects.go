@@ -11,7 +11,7 @@ type Effects struct {
 	Acks    []Ack
 	Drops   []Drop
 	// Forget removes the records of runners that hold nothing any more.
-	Forget []RunnerID
+	Forget []hook.RunID
 	Events []hook.Event
 	// Wake is when Tick is due; zero for never.
 	Wake hook.Timestamp
@@ -37,8 +37,8 @@ type Scan struct {
 
 // Lease gives an attempt to a runner.
 type Lease struct {
-	Runner   RunnerID
-	Ref      LeaseRef
+	Runner   hook.RunID
+	Lease    hook.Lease
 	Delivery hook.Delivery
 	Attempt  uint32
 	Source   Source
@@ -54,14 +54,14 @@ type Settle struct {
 
 // Ack tells a runner that an outcome stands.
 type Ack struct {
-	Runner RunnerID
-	Lease  LeaseRef
+	Runner hook.RunID
+	Lease  hook.Lease
 }
 
 // Drop takes a lease back.
 type Drop struct {
-	Runner RunnerID
-	Lease  LeaseRef
+	Runner hook.RunID
+	Lease  hook.Lease
 }
 
 // Found is a row as the store has it.

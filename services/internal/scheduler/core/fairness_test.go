@@ -242,7 +242,7 @@ func TestI11_WhatHasNoWorkIsForgotten(t *testing.T) {
 		r.accept(sink(fmt.Sprint("t", i), "a"), 1, 1)
 		r.deliver()
 	}
-	r.notify(Group{Key: sink("nothing", "a"), Start: r.now})
+	r.notify(hook.Group{Key: sink("nothing", "a"), Start: r.now})
 	r.idle()
 	require.Empty(t, r.core.timers.h)
 }

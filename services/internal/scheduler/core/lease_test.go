@@ -28,7 +28,7 @@ func TestL16_AnExpiredLeaseCountsAsTimedOutAndIsDropped(t *testing.T) {
 	r.pass(r.cfg.AttemptTimeout + r.cfg.LeaseMargin - time.Millisecond)
 	require.Empty(t, r.settled, "a lease outlives the attempt by its margin")
 	r.pass(time.Millisecond)
-	require.Equal(t, []Drop{{l.Runner, l.Ref}}, r.drops)
+	require.Equal(t, []Drop{{l.Runner, l.Lease}}, r.drops)
 	require.Len(t, r.settled, 1)
 	require.Equal(t, hook.Again, r.settled[0].Verdict.Kind)
 	last := r.settled[0].Verdict.State.History[0]
@@ -46,7 +46,7 @@ func TestAStaleOutcomeIsAcknowledgedAndForgotten(t *testing.T) {
 	require.EqualValues(t, 2, again.Attempt)
 	settled := len(r.settled)
 	r.reportAs(old.Runner, old, hook.Outcome{Class: hook.Permanent})
-	require.Contains(t, r.acks, Ack{old.Runner, old.Ref})
+	require.Contains(t, r.acks, Ack{old.Runner, old.Lease})
 	require.Len(t, r.settled, settled)
 	require.Equal(t, 1, r.running())
 	r.report(again, hook.Outcome{Class: hook.Delivered})
@@ -106,8 +106,8 @@ func TestADropTellsTheRunnerOfALateSuccess(t *testing.T) {
 	r.pass(2 * time.Second)
 	second := r.leases[0]
 	r.reportAs(old.Runner, old, hook.Outcome{Class: hook.Delivered})
-	require.Contains(t, r.drops, Drop{second.Runner, second.Ref})
-	require.Contains(t, r.acks, Ack{old.Runner, old.Ref})
+	require.Contains(t, r.drops, Drop{second.Runner, second.Lease})
+	require.Contains(t, r.acks, Ack{old.Runner, old.Lease})
 }
 
 // An outcome is acknowledged when its settle is committed, not before: the runner keeps it until then.
@@ -121,7 +121,7 @@ func TestAnOutcomeIsAcknowledgedWhenItIsSettled(t *testing.T) {
 	require.Len(t, r.settles, 1, "settled once")
 	r.holdSettles = false
 	r.pump()
-	require.Equal(t, []Ack{{l.Runner, l.Ref}}, r.acks)
+	require.Equal(t, []Ack{{l.Runner, l.Lease}}, r.acks)
 	r.idle()
 }
 
@@ -137,7 +137,7 @@ func TestALostRunnersLeasesEndAfterTheGrace(t *testing.T) {
 	require.EqualValues(t, 1, state.Lost)
 	require.Zero(t, state.Attempts, "a loss is no attempt")
 	require.NotZero(t, state.FirstAttemptAt)
-	require.Equal(t, []RunnerID{runnerID(1)}, r.forgets)
+	require.Equal(t, []hook.RunID{runnerID(1)}, r.forgets)
 	r.leases = nil
 	r.pass(2 * time.Second)
 	require.Len(t, r.leases, 1)
@@ -154,7 +154,7 @@ func TestALostRunnersRecordGoesAfterItsLossIsSettled(t *testing.T) {
 	require.Empty(t, r.forgets)
 	r.holdSettles = false
 	r.pump()
-	require.Equal(t, []RunnerID{runnerID(1)}, r.forgets)
+	require.Equal(t, []hook.RunID{runnerID(1)}, r.forgets)
 }
 
 // A hook that kills its runner ends among the dead letters.
@@ -185,7 +185,7 @@ func TestAGoodbyeEndsWhenWhatRunsIsReported(t *testing.T) {
 	r.report(l, hook.Outcome{Class: hook.Delivered})
 	require.Empty(t, r.forgets, "its stream stands")
 	r.lost(1)
-	require.Equal(t, []RunnerID{runnerID(1)}, r.forgets)
+	require.Equal(t, []hook.RunID{runnerID(1)}, r.forgets)
 	r.join(2, 1)
 	r.deliver()
 	r.idle()
@@ -204,7 +204,7 @@ func TestI5_ARunnerThatReconnectsKeepsItsLeases(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.pass(r.cfg.Grace / 2)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 20*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(l, 20*time.Second)}})
 	r.pass(r.cfg.Grace)
 	require.Len(t, r.given, 1)
 	require.Empty(t, r.drops)
@@ -220,7 +220,7 @@ func TestALeaseThatNeverArrivedGoesBack(t *testing.T) {
 	r.leases = nil
 	r.rejoin(1, Hello{Slots: 10})
 	require.Len(t, r.leases, 1)
-	require.NotEqual(t, l.Ref, r.leases[0].Ref)
+	require.NotEqual(t, l.Lease, r.leases[0].Lease)
 	require.EqualValues(t, 1, r.leases[0].Attempt)
 	require.Empty(t, r.settled)
 	require.Equal(t, 1, r.kinds(hook.EventAccepted), "accepted once")
@@ -267,17 +267,17 @@ func TestARunnerThatReconnectsReportsWhatItFinished(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.leases = nil
-	r.rejoin(1, Hello{Slots: 10, Reports: []Report{reportOf(l, hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Slots: 10, Reports: []hook.Report{reportOf(l, hook.Outcome{Class: hook.Delivered})}})
 	require.Empty(t, r.rows)
 	require.Len(t, r.given, 1)
-	require.Equal(t, []Ack{{l.Runner, l.Ref}}, r.acks)
+	require.Equal(t, []Ack{{l.Runner, l.Lease}}, r.acks)
 	r.idle()
 }
 
 // A second hello on a new stream, before the core heard that the first broke.
 func TestAHelloBeforeTheLossOfTheOldStream(t *testing.T) {
 	r, l := one(t)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 20*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(l, 20*time.Second)}})
 	require.Equal(t, 10, r.core.Stats().Slots)
 	r.report(l, hook.Outcome{Class: hook.Delivered})
 	require.Empty(t, r.rows)
@@ -289,11 +289,11 @@ func TestAGraceThatARunnerCameBackInEndsNothingLater(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.pass(r.cfg.Grace - time.Second)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 15*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(l, 15*time.Second)}})
 	r.lost(1)
 	r.pass(2 * time.Second)
 	require.Empty(t, r.settled)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 13*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(l, 13*time.Second)}})
 	r.report(l, hook.Outcome{Class: hook.Delivered})
 	require.Empty(t, r.rows)
 	r.idle()
@@ -304,8 +304,8 @@ func TestARunnerThatComesBackAfterTheGraceIsDropped(t *testing.T) {
 	r.lost(1)
 	r.leases = nil
 	r.pass(r.cfg.Grace)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(l, 5*time.Second)}})
-	require.Contains(t, r.drops, Drop{l.Runner, l.Ref})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(l, 5*time.Second)}})
+	require.Contains(t, r.drops, Drop{l.Runner, l.Lease})
 	r.finish(5 * time.Second)
 	require.Empty(t, r.rows)
 	r.idle()

@@ -6,17 +6,9 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// Report is an outcome as a runner names it.
-type Report struct {
-	Lease   LeaseRef
-	Row     hook.Row
-	Attempt uint32
-	Outcome hook.Outcome
-}
-
 // Outcomes takes what a runner reports. A report whose lease is not the delivery's any more is acknowledged and
 // forgotten, unless it is a success: that settles the delivery.
-func (c *Core) Outcomes(now hook.Timestamp, id RunnerID, reports []Report) {
+func (c *Core) Outcomes(now hook.Timestamp, id hook.RunID, reports []hook.Report) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil {
@@ -27,7 +19,7 @@ func (c *Core) Outcomes(now hook.Timestamp, id RunnerID, reports []Report) {
 	}
 }
 
-func (c *Core) report(r *runner, p *Report) {
+func (c *Core) report(r *runner, p *hook.Report) {
 	if cl := r.leases[p.Lease]; cl != nil && cl.Ref() == p.Row.Ref() && cl.attempt == p.Attempt {
 		c.ungive(cl)
 		cl.runner = r
@@ -54,7 +46,7 @@ func (c *Core) report(r *runner, p *Report) {
 
 // reportUnknown: an outcome of an earlier term applies if the row still stands in the version that it names. One of
 // this term is about a row that has ended.
-func (c *Core) reportUnknown(r *runner, p *Report) {
+func (c *Core) reportUnknown(r *runner, p *hook.Report) {
 	if p.Lease.Epoch >= c.epoch || c.standing(p.Row.Ref()) != nil {
 		c.ack(r, p.Lease)
 		return
@@ -62,7 +54,7 @@ func (c *Core) reportUnknown(r *runner, p *Report) {
 	c.adopt(r, p.Row, adoption{runner: r, ref: p.Lease, attempt: p.Attempt, outcome: &p.Outcome})
 }
 
-func (c *Core) ack(r *runner, l LeaseRef) {
+func (c *Core) ack(r *runner, l hook.Lease) {
 	c.out.Acks = append(c.out.Acks, Ack{r.id, l})
 }
 
@@ -72,7 +64,7 @@ func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 	case leased:
 		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
 		c.ungive(cl)
-		cl.runner, cl.ref = nil, LeaseRef{}
+		cl.runner, cl.ref = nil, hook.Lease{}
 		c.conclude(cl, *o)
 	case ready:
 		c.conclude(cl, *o)
@@ -169,7 +161,7 @@ func (c *Core) acknowledge(cl *claim) {
 		r.losses--
 		c.done(r)
 	}
-	cl.runner, cl.ref = nil, LeaseRef{}
+	cl.runner, cl.ref = nil, hook.Lease{}
 }
 
 // expireLeases ends the attempts whose leases are over: they count as timed out, whatever their runners do.
@@ -187,7 +179,7 @@ func (c *Core) expireLeases() {
 func (c *Core) revoke(cl *claim, o hook.Outcome) {
 	r := cl.runner
 	c.ungive(cl)
-	cl.runner, cl.ref = nil, LeaseRef{}
+	cl.runner, cl.ref = nil, hook.Lease{}
 	c.conclude(cl, o)
 	c.done(r)
 }

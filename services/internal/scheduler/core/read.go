@@ -9,16 +9,8 @@ import (
 // pause keeps the reads and scans of a key away from a store that has just failed one.
 const pause = 200 * time.Millisecond
 
-// Group is the rows of one commit for one sink, as a writer named them.
-type Group struct {
-	Partition uint8
-	Key       hook.SinkKey
-	Start     hook.Timestamp // due time and version
-	Hooks     []hook.ID
-}
-
 // Notified takes the rows that writers have named. As many as the windows allow are read; a scan will come by the rest.
-func (c *Core) Notified(now hook.Timestamp, groups []Group) {
+func (c *Core) Notified(now hook.Timestamp, groups []hook.Group) {
 	c.advance(now)
 	var rows []hook.Row
 	for i := range groups {
@@ -27,7 +19,7 @@ func (c *Core) Notified(now hook.Timestamp, groups []Group) {
 	c.read(rows, false)
 }
 
-func (c *Core) notified(g *Group, rows []hook.Row) []hook.Row {
+func (c *Core) notified(g *hook.Group, rows []hook.Row) []hook.Row {
 	k := c.key(g.Key)
 	defer c.retire(k)
 	b := k.backlog(g.Partition)

@@ -33,7 +33,7 @@ type rig struct {
 	given   []Lease // all
 	acks    []Ack
 	drops   []Drop
-	forgets []RunnerID
+	forgets []hook.RunID
 	events  []hook.Event
 	asked   []Scan // all scans
 	settled []Settle
@@ -70,7 +70,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 }
 
 // elect begins a term, whose store is what the last one left.
-func (r *rig) elect(known map[RunnerID]time.Duration) {
+func (r *rig) elect(known map[hook.RunID]time.Duration) {
 	r.epoch++
 	r.reads, r.scans, r.settles, r.leases = nil, nil, nil, nil
 	bump := r.tick()
@@ -86,8 +86,8 @@ func sink(tenant, source string) hook.SinkKey {
 }
 
 // store commits rows of one size without naming them.
-func (r *rig) store(key hook.SinkKey, n, size int) Group {
-	g := Group{Key: key, Start: r.tick()}
+func (r *rig) store(key hook.SinkKey, n, size int) hook.Group {
+	g := hook.Group{Key: key, Start: r.tick()}
 	for range n {
 		r.hooks++
 		var id hook.ID
@@ -106,8 +106,8 @@ func (r *rig) accept(key hook.SinkKey, n, size int) []hook.ID {
 	return g.Hooks
 }
 
-func (r *rig) notify(g Group) {
-	r.core.Notified(r.now, []Group{g})
+func (r *rig) notify(g hook.Group) {
+	r.core.Notified(r.now, []hook.Group{g})
 	r.pump()
 }
 
@@ -117,13 +117,13 @@ func (r *rig) backlog(key hook.SinkKey, from hook.Timestamp, rows int) {
 	r.pump()
 }
 
-func runnerID(n byte) RunnerID { return RunnerID{15: n} }
+func runnerID(n byte) hook.RunID { return hook.RunID{15: n} }
 
-func (r *rig) join(n byte, slots int, types ...string) RunnerID {
+func (r *rig) join(n byte, slots int, types ...string) hook.RunID {
 	return r.rejoin(n, Hello{Slots: slots, Types: append(types, "http")})
 }
 
-func (r *rig) rejoin(n byte, h Hello) RunnerID {
+func (r *rig) rejoin(n byte, h Hello) hook.RunID {
 	if h.Types == nil {
 		h.Types = []string{"http"}
 	}
@@ -135,7 +135,7 @@ func (r *rig) rejoin(n byte, h Hello) RunnerID {
 // report ends an attempt.
 func (r *rig) report(l Lease, o hook.Outcome) {
 	for i := range r.leases {
-		if r.leases[i].Ref == l.Ref {
+		if r.leases[i].Lease == l.Lease {
 			r.leases = append(r.leases[:i], r.leases[i+1:]...)
 			break
 		}
@@ -144,17 +144,17 @@ func (r *rig) report(l Lease, o hook.Outcome) {
 }
 
 // reportAs reports on a lease through some runner's stream.
-func (r *rig) reportAs(id RunnerID, l Lease, o hook.Outcome) {
-	r.core.Outcomes(r.now, id, []Report{reportOf(l, o)})
+func (r *rig) reportAs(id hook.RunID, l Lease, o hook.Outcome) {
+	r.core.Outcomes(r.now, id, []hook.Report{reportOf(l, o)})
 	r.pump()
 }
 
-func reportOf(l Lease, o hook.Outcome) Report {
-	return Report{Lease: l.Ref, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: o}
+func reportOf(l Lease, o hook.Outcome) hook.Report {
+	return hook.Report{Lease: l.Lease, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: o}
 }
 
-func runningOf(l Lease, left time.Duration) Running {
-	return Running{Lease: l.Ref, Row: l.Delivery.Row, Attempt: l.Attempt, Left: left}
+func runningOf(l Lease, left time.Duration) hook.Running {
+	return hook.Running{Lease: l.Lease, Row: l.Delivery.Row, Attempt: l.Attempt, Left: left}
 }
 
 // first ends the attempt that has run for the longest.
@@ -243,7 +243,7 @@ func (r *rig) keep(e *Effects) {
 	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(r.settles, e.Settles...)
 	for _, d := range e.Drops {
 		for i := range r.leases {
-			if r.leases[i].Ref == d.Lease {
+			if r.leases[i].Lease == d.Lease {
 				r.leases = append(r.leases[:i], r.leases[i+1:]...)
 				break
 			}

@@ -10,13 +10,13 @@ import (
 
 // runner is one run of a sink-runner. It is known until its leases have ended, connected or not.
 type runner struct {
-	id        RunnerID
+	id        hook.RunID
 	types     map[string]bool
 	slots     int
 	connected bool
 	leaving   bool // said goodbye
 	running   int  // attempts of this term, and those of earlier ones whose rows are being read
-	leases    map[LeaseRef]*claim
+	leases    map[hook.Lease]*claim
 	losses    int // leases that it was lost with, whose rows are not settled yet
 	credit    node[*runner]
 	lostAt    hook.Timestamp
@@ -41,30 +41,22 @@ func (r *runner) held() []*claim {
 type Hello struct {
 	Types   []string
 	Slots   int
-	Running []Running
-	Reports []Report // outcomes that were not acknowledged
-}
-
-// Running is a lease that the runner still works on.
-type Running struct {
-	Lease   LeaseRef
-	Row     hook.Row
-	Attempt uint32
-	Left    time.Duration
+	Running []hook.Running
+	Reports []hook.Report // outcomes that were not acknowledged
 }
 
 // Joined takes a runner's hello, the first or another. Leases of this term that it does not know never reached it, and
 // go back. Leases of earlier terms stay with it if their rows stand as they were.
-func (c *Core) Joined(now hook.Timestamp, id RunnerID, h Hello) {
+func (c *Core) Joined(now hook.Timestamp, id hook.RunID, h Hello) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil {
-		r = &runner{id: id, leases: make(map[LeaseRef]*claim)}
+		r = &runner{id: id, leases: make(map[hook.Lease]*claim)}
 		r.credit.value = r
 		c.runners[id] = r
 	}
 	c.connect(r, h)
-	known := make(map[LeaseRef]bool, len(h.Running)+len(h.Reports))
+	known := make(map[hook.Lease]bool, len(h.Running)+len(h.Reports))
 	for _, l := range h.Running {
 		known[l.Lease] = true
 		c.resume(r, l)
@@ -99,7 +91,7 @@ func (c *Core) connect(r *runner, h Hello) {
 }
 
 // resume goes on with a lease that the runner still works on.
-func (c *Core) resume(r *runner, l Running) {
+func (c *Core) resume(r *runner, l hook.Running) {
 	if r.leases[l.Lease] != nil {
 		return
 	}
@@ -183,7 +175,7 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 // retract takes back a lease that never reached its runner: nothing was sent, and nothing counts.
 func (c *Core) retract(cl *claim) {
 	c.ungive(cl)
-	cl.runner, cl.ref, cl.leasedAt = nil, LeaseRef{}, 0
+	cl.runner, cl.ref, cl.leasedAt = nil, hook.Lease{}, 0
 	if cl.key.breaker.probe == cl {
 		cl.key.breaker.probe = nil
 	}
@@ -197,7 +189,7 @@ func (c *Core) retract(cl *claim) {
 }
 
 // Credit changes what a runner can take.
-func (c *Core) Credit(now hook.Timestamp, id RunnerID, slots int) {
+func (c *Core) Credit(now hook.Timestamp, id hook.RunID, slots int) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil || !r.connected || r.leaving {
@@ -211,7 +203,7 @@ func (c *Core) Credit(now hook.Timestamp, id RunnerID, slots int) {
 }
 
 // Leaving gives the runner no more attempts and lets it go when it has reported those it has.
-func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
+func (c *Core) Leaving(now hook.Timestamp, id hook.RunID) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil || !r.connected || r.leaving {
@@ -226,7 +218,7 @@ func (c *Core) Leaving(now hook.Timestamp, id RunnerID) {
 }
 
 // Lost notes that the runner's stream broke. It may come back within the grace; one that had said goodbye does not.
-func (c *Core) Lost(now hook.Timestamp, id RunnerID) {
+func (c *Core) Lost(now hook.Timestamp, id hook.RunID) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil || !r.connected {
@@ -272,10 +264,10 @@ func (c *Core) done(r *runner) {
 // gate keeps rows that an earlier leader may have leased until their runners have spoken, or their leases are over.
 type gate struct {
 	open    bool
-	waiting map[RunnerID]bool
+	waiting map[hook.RunID]bool
 }
 
-func (c *Core) shut(known map[RunnerID]time.Duration) {
+func (c *Core) shut(known map[hook.RunID]time.Duration) {
 	longest := time.Duration(0)
 	for id, lease := range known {
 		c.gate.waiting[id] = true
@@ -293,7 +285,7 @@ func (c *Core) shut(known map[RunnerID]time.Duration) {
 	})
 }
 
-func (c *Core) greeted(id RunnerID) {
+func (c *Core) greeted(id hook.RunID) {
 	if c.gate.open {
 		return
 	}

@@ -24,7 +24,7 @@ type simBreaker struct {
 	open   bool
 	since  hook.Timestamp
 	opens  int // in a row
-	probes []LeaseRef
+	probes []hook.Lease
 }
 
 func (m *model) elected() {
@@ -40,7 +40,7 @@ func (m *model) revised(source string) {
 }
 
 // reports notes a destination's wish for a pause, if the report is one that the core has to obey.
-func (m *model) reports(w *world, id RunnerID, p *Report) {
+func (m *model) reports(w *world, id hook.RunID, p *hook.Report) {
 	r := w.core.runners[id]
 	if r == nil || r.leases[p.Lease] == nil || p.Outcome.Class != hook.Throttled {
 		return
@@ -100,10 +100,10 @@ func (m *model) lease(w *world, l *Lease) {
 	for _, ref := range b.probes {
 		require.False(w.t, w.held(ref), "seed %d: two probes at once", w.seed)
 	}
-	b.probes = append(b.probes, l.Ref)
+	b.probes = append(b.probes, l.Lease)
 }
 
-func (w *world) held(ref LeaseRef) bool {
+func (w *world) held(ref hook.Lease) bool {
 	for _, r := range w.core.runners {
 		if r.leases[ref] != nil {
 			return true

@@ -11,13 +11,13 @@ import (
 
 type simRunner struct {
 	w         *world
-	id        RunnerID
+	id        hook.RunID
 	slots     int
 	alive     bool
 	connected bool
 	term      int // of the stream
-	running   map[LeaseRef]*simAttempt
-	unacked   map[LeaseRef]Report
+	running   map[hook.Lease]*simAttempt
+	unacked   map[hook.Lease]hook.Report
 }
 
 type simAttempt struct {
@@ -26,7 +26,7 @@ type simAttempt struct {
 }
 
 func (w *world) addRunner() {
-	r := &simRunner{w: w, slots: 1 + w.rnd.IntN(10), alive: true, running: map[LeaseRef]*simAttempt{}, unacked: map[LeaseRef]Report{}}
+	r := &simRunner{w: w, slots: 1 + w.rnd.IntN(10), alive: true, running: map[hook.Lease]*simAttempt{}, unacked: map[hook.Lease]hook.Report{}}
 	for b := range r.id {
 		r.id[b] = byte(w.rnd.IntN(256))
 	}
@@ -34,7 +34,7 @@ func (w *world) addRunner() {
 	r.connect()
 }
 
-func (w *world) told(id RunnerID, do func(*simRunner)) {
+func (w *world) told(id hook.RunID, do func(*simRunner)) {
 	for _, r := range w.runners {
 		if r.id == id && r.connected && r.alive {
 			do(r)
@@ -56,7 +56,7 @@ func (r *simRunner) connect() {
 	w.records[r.id] = 35 * time.Second
 	h := Hello{Types: []string{"http"}, Slots: r.slots}
 	for ref, a := range r.running {
-		h.Running = append(h.Running, Running{Lease: ref, Row: a.Delivery.Row, Attempt: a.Attempt, Left: max(0, a.deadline-w.now)})
+		h.Running = append(h.Running, hook.Running{Lease: ref, Row: a.Delivery.Row, Attempt: a.Attempt, Left: max(0, a.deadline-w.now)})
 	}
 	sort.Slice(h.Running, func(i, j int) bool { return leaseLess(h.Running[i].Lease, h.Running[j].Lease) })
 	for _, p := range r.unacked {
@@ -66,7 +66,7 @@ func (r *simRunner) connect() {
 	w.core.Joined(w.clock(), r.id, h)
 }
 
-func leaseLess(a, b LeaseRef) bool { return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.ID < b.ID }
+func leaseLess(a, b hook.Lease) bool { return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.ID < b.ID }
 
 // drop loses the stream without a word to the core, which is gone.
 func (r *simRunner) drop() {
@@ -116,10 +116,10 @@ func (w *world) lease(l Lease) {
 func (r *simRunner) start(l Lease) {
 	w := r.w
 	require.Less(w.t, len(r.running), r.slots, "seed %d: credit", w.seed)
-	r.running[l.Ref] = &simAttempt{Lease: l, deadline: w.now + 30*time.Second}
+	r.running[l.Lease] = &simAttempt{Lease: l, deadline: w.now + 30*time.Second}
 	d := w.rows[l.Delivery.Ref()]
-	if w.epoch > l.Ref.Epoch {
-		delete(r.running, l.Ref)
+	if w.epoch > l.Lease.Epoch {
+		delete(r.running, l.Lease)
 		return
 	}
 	if d == nil || d.Version != l.Delivery.Version {
@@ -138,7 +138,7 @@ func (r *simRunner) start(l Lease) {
 	fails := w.weather[l.Delivery.Key] == down || w.chance(5)
 	throttles := w.weather[l.Delivery.Key] == busy && w.rnd.IntN(3) > 0
 	w.in(min(took, 30*time.Second), func() {
-		if !r.alive || r.running[l.Ref] == nil {
+		if !r.alive || r.running[l.Lease] == nil {
 			return
 		}
 		o := hook.Outcome{Class: hook.Delivered, Duration: took}
@@ -157,14 +157,14 @@ func (r *simRunner) start(l Lease) {
 }
 
 func (r *simRunner) finish(l Lease, o hook.Outcome) {
-	delete(r.running, l.Ref)
-	p := Report{Lease: l.Ref, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: o}
-	r.unacked[l.Ref] = p
+	delete(r.running, l.Lease)
+	p := hook.Report{Lease: l.Lease, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: o}
+	r.unacked[l.Lease] = p
 	term := r.term
 	r.w.in(r.w.within(20*time.Millisecond), func() {
 		if r.alive && r.connected && r.term == term {
 			r.w.model.reports(r.w, r.id, &p)
-			r.w.core.Outcomes(r.w.clock(), r.id, []Report{p})
+			r.w.core.Outcomes(r.w.clock(), r.id, []hook.Report{p})
 		}
 	})
 }

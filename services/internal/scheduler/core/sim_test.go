@@ -87,7 +87,7 @@ type world struct {
 	spread   uint8 // partitions that a key's rows lie in
 	weather  map[hook.SinkKey]weather
 	runners  []*simRunner
-	records  map[RunnerID]time.Duration
+	records  map[hook.RunID]time.Duration
 	losses   int // of runners, connections or leases
 	gone     int // attempts whose row was not there any more
 	position map[place]hook.Timestamp
@@ -125,7 +125,7 @@ const simStart = 1_700_000_000_000
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 7)), rows: map[hook.Ref]*hook.Delivery{},
-		fate: map[hook.Ref]*fate{}, weather: map[hook.SinkKey]weather{}, records: map[RunnerID]time.Duration{},
+		fate: map[hook.Ref]*fate{}, weather: map[hook.SinkKey]weather{}, records: map[hook.RunID]time.Duration{},
 		position: map[place]hook.Timestamp{}, steps: map[string]int{}, sources: map[string]Source{},
 	}
 	w.spread = uint8(1 + w.rnd.IntN(3))
@@ -274,7 +274,7 @@ func (w *world) elect() {
 	w.epoch++
 	w.term++
 	w.stood = true
-	known := map[RunnerID]time.Duration{}
+	known := map[hook.RunID]time.Duration{}
 	for id, longest := range w.records {
 		known[id] = longest
 	}
@@ -325,7 +325,7 @@ func (w *world) recount() {
 func (w *world) commit() {
 	key := w.sinks[w.rnd.IntN(len(w.sinks))]
 	start := w.ts()
-	g := Group{Partition: uint8(w.rnd.IntN(int(w.spread))), Key: key, Start: start}
+	g := hook.Group{Partition: uint8(w.rnd.IntN(int(w.spread))), Key: key, Start: start}
 	rows := make([]*hook.Delivery, 1+w.rnd.IntN(6))
 	for i := range rows {
 		var id hook.ID
@@ -360,15 +360,15 @@ func (w *world) commit() {
 const writerAway = time.Minute
 
 // name delivers a notify to whoever leads; the writer goes on until somebody does.
-func (w *world) name(g Group) {
+func (w *world) name(g hook.Group) {
 	w.in(w.within(2*time.Second), func() {
 		if !w.stood {
 			w.name(g)
 			return
 		}
-		w.core.Notified(w.clock(), []Group{g})
+		w.core.Notified(w.clock(), []hook.Group{g})
 		if w.chance(10) {
-			w.core.Notified(w.clock(), []Group{g})
+			w.core.Notified(w.clock(), []hook.Group{g})
 		}
 	})
 }

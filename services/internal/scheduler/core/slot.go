@@ -65,15 +65,15 @@ func (c *Core) unstall() {
 func (c *Core) lease(cl *claim, r *runner) {
 	c.nextLease++
 	cl.attempt = cl.Attempts + 1
-	c.give(cl, r, LeaseRef{c.epoch, c.nextLease}, c.cfg.AttemptTimeout+c.cfg.LeaseMargin)
+	c.give(cl, r, hook.Lease{Epoch: c.epoch, ID: c.nextLease}, c.cfg.AttemptTimeout+c.cfg.LeaseMargin)
 	c.events(cl)
 	c.out.Leases = append(c.out.Leases, Lease{
-		Runner: r.id, Ref: cl.ref, Delivery: cl.Delivery, Attempt: cl.attempt, Source: cl.key.source,
+		Runner: r.id, Lease: cl.ref, Delivery: cl.Delivery, Attempt: cl.attempt, Source: cl.key.source,
 	})
 }
 
 // give books an attempt with a runner.
-func (c *Core) give(cl *claim, r *runner, ref LeaseRef, length time.Duration) {
+func (c *Core) give(cl *claim, r *runner, ref hook.Lease, length time.Duration) {
 	cl.state, cl.runner, cl.ref = leased, r, ref
 	cl.leasedAt, cl.deadline = c.now, c.now.Add(length)
 	r.leases[ref] = cl

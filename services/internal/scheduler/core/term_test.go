@@ -16,7 +16,7 @@ func deposed(t *testing.T, n int) (*rig, []Lease) {
 	r.accept(sink("t", "a"), n, 1)
 	leases := r.leases
 	require.Len(t, leases, n)
-	r.elect(map[RunnerID]time.Duration{runnerID(1): 35 * time.Second})
+	r.elect(map[hook.RunID]time.Duration{runnerID(1): 35 * time.Second})
 	r.backlog(sink("t", "a"), 0, n)
 	return r, leases
 }
@@ -28,7 +28,7 @@ func TestI4_I5_ANewLeaderWaitsForTheLeasesOfEarlierTerms(t *testing.T) {
 	require.Len(t, r.given, 3, "rows that an earlier leader may have leased")
 	require.False(t, r.core.Stats().GateOpen)
 	r.pass(time.Second)
-	require.Equal(t, []RunnerID{runnerID(1)}, r.forgets)
+	require.Equal(t, []hook.RunID{runnerID(1)}, r.forgets)
 	require.Greater(t, len(r.given), 3)
 	r.finish(time.Second)
 	require.Empty(t, r.rows)
@@ -57,7 +57,7 @@ func TestRowsAboveTheBumpAreClaimedAtOnce(t *testing.T) {
 func TestRowsBelowTheBumpWaitForTheGateHoweverTheyAreNamed(t *testing.T) {
 	r := newRig(t, nil)
 	g := r.store(sink("t", "a"), 1, 1)
-	r.elect(map[RunnerID]time.Duration{runnerID(1): 35 * time.Second})
+	r.elect(map[hook.RunID]time.Duration{runnerID(1): 35 * time.Second})
 	r.join(2, 10)
 	r.notify(g)
 	require.Empty(t, r.given)
@@ -67,7 +67,7 @@ func TestRowsBelowTheBumpWaitForTheGateHoweverTheyAreNamed(t *testing.T) {
 
 func TestI5_LeasesOfAnEarlierTermStayWithTheirRunner(t *testing.T) {
 	r, leases := deposed(t, 3)
-	var running []Running
+	var running []hook.Running
 	for _, l := range leases {
 		running = append(running, runningOf(l, 20*time.Second))
 	}
@@ -87,7 +87,7 @@ func TestI5_LeasesOfAnEarlierTermStayWithTheirRunner(t *testing.T) {
 func TestLeasesOfAnEarlierTermCount(t *testing.T) {
 	r, leases := deposed(t, 2)
 	r.holdReads = true
-	r.rejoin(1, Hello{Slots: 2, Running: []Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
+	r.rejoin(1, Hello{Slots: 2, Running: []hook.Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
 	busy := r.store(sink("u", "b"), 1, 1)
 	r.core.Backlog(r.now, 0, busy.Key, busy.Start, 0)
 	r.pump()
@@ -106,26 +106,26 @@ func TestLeasesOfAnEarlierTermCount(t *testing.T) {
 
 func TestAnAdoptedLeaseEndsWithItsTime(t *testing.T) {
 	r, leases := deposed(t, 1)
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.pass(10*time.Second + r.cfg.LeaseMargin - time.Millisecond)
 	require.Empty(t, r.settled)
 	r.pass(time.Millisecond)
 	require.Len(t, r.settled, 1)
-	require.Equal(t, []Drop{{runnerID(1), leases[0].Ref}}, r.drops)
+	require.Equal(t, []Drop{{runnerID(1), leases[0].Lease}}, r.drops)
 }
 
 func TestI5_OutcomesOfAnEarlierTermSettleTheirRows(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		r, leases := deposed(t, 1)
 		r.holdReads = held
-		r.rejoin(1, Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+		r.rejoin(1, Hello{Slots: 10, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 		if held { // reported twice while its row is being read
-			r.rejoin(1, Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+			r.rejoin(1, Hello{Slots: 10, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 		}
 		r.holdReads = false
 		r.pump()
 		require.Empty(t, r.rows)
-		require.Contains(t, r.acks, Ack{runnerID(1), leases[0].Ref})
+		require.Contains(t, r.acks, Ack{runnerID(1), leases[0].Lease})
 		r.idle()
 	}
 }
@@ -134,12 +134,12 @@ func TestI5_OutcomesOfAnEarlierTermSettleTheirRows(t *testing.T) {
 func TestAnOutcomeThatOvertakesTheAdoptionOfItsLease(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.reportAs(runnerID(1), leases[0], hook.Outcome{Class: hook.Delivered})
 	r.holdReads = false
 	r.pump()
 	require.Empty(t, r.rows)
-	require.Equal(t, []Ack{{runnerID(1), leases[0].Ref}}, r.acks)
+	require.Equal(t, []Ack{{runnerID(1), leases[0].Lease}}, r.acks)
 	require.Empty(t, r.drops)
 	r.idle()
 }
@@ -148,7 +148,7 @@ func TestAnOutcomeThatOvertakesTheAdoptionOfItsLease(t *testing.T) {
 func TestI5_ASecondHelloDuringAnAdoptionKeepsTheLease(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	h := Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}}
+	h := Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
 	r.rejoin(1, h)
 	r.lost(1)
 	r.rejoin(1, h)
@@ -174,15 +174,15 @@ func TestALeaseOfAnEarlierTermWhoseRowMovedOn(t *testing.T) {
 				d := *r.rows[leases[0].Delivery.Ref()]
 				move(r, &d)
 				r.rows[d.Ref()] = &d
-				h := Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}}
+				h := Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
 				if class != 0 {
-					h = Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: class})}}
+					h = Hello{Slots: 10, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: class})}}
 				}
 				r.rejoin(1, h)
 				if class == 0 {
-					require.Equal(t, []Drop{{runnerID(1), leases[0].Ref}}, r.drops)
+					require.Equal(t, []Drop{{runnerID(1), leases[0].Lease}}, r.drops)
 				} else {
-					require.Equal(t, []Ack{{runnerID(1), leases[0].Ref}}, r.acks)
+					require.Equal(t, []Ack{{runnerID(1), leases[0].Lease}}, r.acks)
 				}
 				require.Len(t, r.leases, b2i(class != hook.Delivered))
 				r.deliver()
@@ -210,7 +210,7 @@ func TestALateSuccessNeedsNoRoomInTheWindows(t *testing.T) {
 	r.join(2, 1)
 	r.accept(sink("t", "b"), 1, 1)
 	require.Equal(t, 1, r.core.Stats().Claimed)
-	r.rejoin(1, Hello{Slots: 10, Reports: []Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Slots: 10, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 	require.NotContains(t, r.rows, d.Ref())
 	r.deliver()
 	require.Len(t, r.given, 2, "delivered once")
@@ -229,7 +229,7 @@ func TestALateSuccessOfAnEarlierTermFindsARowThatWasLeftToAScan(t *testing.T) {
 	failed := r.leases[0].Delivery.Hook
 	r.first(hook.Transient)
 	old := leases[b2i(leases[0].Delivery.Hook == failed)]
-	r.rejoin(1, Hello{Slots: 1, Reports: []Report{reportOf(old, hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Slots: 1, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Delivered})}})
 	r.holdReads = false
 	r.pump()
 	require.NotContains(t, r.rows, old.Delivery.Ref())
@@ -241,7 +241,7 @@ func TestALateSuccessOfAnEarlierTermFindsARowThatWasLeftToAScan(t *testing.T) {
 func TestAnAdoptedRowThatTheStoreCannotReadIsReadAgain(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.core.ReadFailed(r.now, r.reads[0])
 	r.reads, r.holdReads = nil, false
 	r.pump()
@@ -254,7 +254,7 @@ func TestAnAdoptedRowThatTheStoreCannotReadIsReadAgain(t *testing.T) {
 func TestAnAdoptionWhoseRunnerIsLostMeanwhile(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Slots: 10, Running: []Running{runningOf(leases[0], 30*time.Second)}})
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 30*time.Second)}})
 	r.lost(1)
 	r.pass(r.cfg.Grace)
 	r.holdReads = false
@@ -270,8 +270,8 @@ func TestI11_LeasesOfRowsThatAreGoneLeaveNothing(t *testing.T) {
 	r, leases := deposed(t, 2)
 	clear(r.rows)
 	r.rejoin(1, Hello{
-		Slots: 10, Running: []Running{runningOf(leases[0], time.Second)},
-		Reports: []Report{reportOf(leases[1], hook.Outcome{Class: hook.Delivered})},
+		Slots: 10, Running: []hook.Running{runningOf(leases[0], time.Second)},
+		Reports: []hook.Report{reportOf(leases[1], hook.Outcome{Class: hook.Delivered})},
 	})
 	require.Len(t, r.drops, 1)
 	require.Len(t, r.acks, 1)
