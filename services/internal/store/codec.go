@@ -139,7 +139,8 @@ const (
 	rowReason // dead letters only, like all below
 	rowClass
 	rowSinkKey
-	rowKind
+	rowKind   // histories only
+	rowMember // of a lane: where a wake-up's member stands, and which lane a dead letter was of
 )
 
 func appendState(e encoder, version hook.Timestamp, s *hook.State) encoder {
@@ -165,6 +166,29 @@ func encodeRow(r *hook.Row, version hook.Timestamp, s *hook.State) []byte {
 	return e
 }
 
+// encodeWake is the value of a wake-up row: where its member stands, and nothing of the member's state.
+func encodeWake(r *hook.Row) []byte { return newValue(32+len(r.Lane)).member(r.Lane, r.Place) }
+
+func (e encoder) member(lane string, p hook.Place) encoder {
+	return e.message(rowMember, encoder(make([]byte, 0, 24+len(lane))).
+		text(2, lane).fixed(3, uint64(p.Start)).uint(4, uint64(p.Index)))
+}
+
+func memberField(b []byte, r *hook.Row) error {
+	r.Ordered = true
+	return fields(b, func(f field) error {
+		switch f.num {
+		case 2:
+			r.Lane = string(f.b)
+		case 3:
+			r.Place.Start = hook.Timestamp(f.v)
+		case 4:
+			r.Place.Index = uint32(f.v)
+		}
+		return nil
+	})
+}
+
 // decodeRow fills what the value holds; the caller has filled what the key holds.
 func decodeRow(b []byte, d *hook.Delivery) error {
 	return decode("row", b, deliveryField(d))
@@ -179,6 +203,8 @@ func deliveryField(d *hook.Delivery) func(field) error {
 			copy(d.Hook[:], f.b)
 		case rowDue:
 			d.Due = hook.Timestamp(f.v)
+		case rowMember:
+			return memberField(f.b, &d.Row)
 		default:
 			return stateField(f, &d.State)
 		}
@@ -239,7 +265,8 @@ func decodeAttempt(b []byte) (a hook.Attempt, err error) {
 	return a, err
 }
 
-// DeadLetter is a delivery that was given up.
+// DeadLetter is a delivery that was given up. Of its row it keeps the lane, and no place: a member that comes back takes
+// a new one.
 type DeadLetter struct {
 	hook.Delivery
 	At     hook.Timestamp // when it was given up
@@ -248,9 +275,13 @@ type DeadLetter struct {
 }
 
 func encodeDead(d *DeadLetter, version hook.Timestamp) []byte {
-	return appendState(newValue(96), version, &d.State).
+	e := appendState(newValue(96), version, &d.State).
 		text(rowReason, d.Reason).uint(rowClass, uint64(d.Class)).
 		message(rowSinkKey, encoder(nil).text(2, d.Key.SourceID).text(3, d.Key.Type))
+	if d.Ordered {
+		e = e.member(d.Lane, hook.Place{})
+	}
+	return e
 }
 
 func decodeDead(b []byte, d *DeadLetter) error {
@@ -278,11 +309,13 @@ type counter struct {
 	foldedRows, foldedBytes uint64
 	turns                   uint64         // leader: settlements of any kind, so that each commit changes the counter
 	position                hook.Timestamp // leader: no unsettled row is due before it
+	// ordered: some of the rows were lane members. The leader's says it of what it folded.
+	ordered bool
 }
 
 func (c *counter) encode() []byte {
 	return newValue(32).uint(2, c.rows).uint(3, c.bytes).uint(4, c.dead).fixed(5, uint64(c.position)).uint(6, c.turns).
-		uint(7, c.foldedRows).uint(8, c.foldedBytes)
+		uint(7, c.foldedRows).uint(8, c.foldedBytes).uint(9, bit(c.ordered))
 }
 
 func decodeCounter(b []byte) (c counter, err error) {
@@ -305,6 +338,8 @@ func decodeCounter(b []byte) (c counter, err error) {
 			c.foldedRows = f.v
 		case 8:
 			c.foldedBytes = f.v
+		case 9:
+			c.ordered = f.flag()
 		}
 		return nil
 	})

@@ -58,11 +58,11 @@ func (s *Store) fetched(
 		return f, err
 	}
 	if state != nil {
-		d := &hook.Delivery{Row: *row}
-		if err := decodeRow(state, d); err != nil {
+		d, err := readRow(row, state)
+		if err != nil {
 			return f, err
 		}
-		if d.Version == row.Version {
+		if d != nil && d.Version == row.Version {
 			f.Delivery = d
 		}
 	}

@@ -129,12 +129,27 @@ func dueFamily(partition uint8, s hook.SinkKey) key {
 	return partitionKey(partition, famDue).sinkKey(s)
 }
 
+func laneFamily(partition uint8, s hook.SinkKey) key {
+	return partitionKey(partition, famLane).sinkKey(s)
+}
+
+// place is where a member stands within its lane.
+func (k key) place(p hook.Place) key { return k.ts(p.Start).u32(p.Index) }
+
 func rowKey(r *hook.Row) []byte {
 	if r.Ordered {
-		return partitionKey(r.Partition, famLane).sinkKey(r.Key).text(r.Lane).ts(r.Place.Start).u32(r.Place.Index)
+		return laneFamily(r.Partition, r.Key).text(r.Lane).place(r.Place)
 	}
-	return dueFamily(r.Partition, r.Key).ts(r.Due).id(r.Hook)
+	return dueKey(r)
 }
+
+// dueKey is the key of an unordered row, and of the wake-up of a member that waits: see waits.
+func dueKey(r *hook.Row) []byte { return dueFamily(r.Partition, r.Key).ts(r.Due).id(r.Hook) }
+
+// waits says whether a row is a lane member with a wake-up row: one that was attempted and is due again. A member that
+// was not attempted is due at its commit's start. So a wake-up's key follows from the member's row alone, and whoever
+// ends a version of the row deletes its wake-up without reading it.
+func waits(r *hook.Row) bool { return r.Ordered && r.Due != r.Place.Start }
 
 func deadFamily(partition uint8) key { return partitionKey(partition, famDead) }
 
@@ -244,6 +259,8 @@ func (r *keyReader) id() (id hook.ID) {
 func (r *keyReader) sinkKey() hook.SinkKey {
 	return hook.SinkKey{Tenant: r.text(), SourceID: r.text(), Index: r.u16(), Type: r.text()}
 }
+
+func (r *keyReader) place() hook.Place { return hook.Place{Start: r.ts(), Index: r.u32()} }
 
 func (r *keyReader) end() error {
 	if r.err == nil && len(r.rest) != 0 {

@@ -24,7 +24,9 @@ type DuePage struct {
 	More bool
 }
 
-// ScanDue reads a page of one sink's rows, waiting ones included whose due time has not come.
+// ScanDue reads a page of one sink's rows, waiting ones included whose due time has not come. Of an ordered sink these
+// are the wake-ups of members that wait for another attempt: they have lane, place, due time and hook, and neither
+// version nor state.
 func (s *Store) ScanDue(ctx context.Context, q DueScan) (page DuePage, err error) {
 	family := dueFamily(q.Partition, q.Key)
 	within := family.all()
@@ -96,11 +98,9 @@ func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found,
 			if values[i] == nil {
 				continue
 			}
-			d := &hook.Delivery{Row: rows[i]}
-			if err := decodeRow(values[i], d); err != nil {
+			if out[i].Delivery, err = readRow(&rows[i], values[i]); err != nil {
 				return fmt.Errorf("hook %s: %w", rows[i].Hook, err)
 			}
-			out[i].Delivery = d
 		}
 		return nil
 	})
@@ -108,6 +108,19 @@ func (s *Store) find(ctx context.Context, rows []hook.Row, hooks bool) ([]Found,
 		return nil, fmt.Errorf("read %d rows: %w", len(rows), err)
 	}
 	return out, nil
+}
+
+// readRow reads the value at a named row's key, or returns nil where that is not the named row: a member's key does not
+// say whose place it is, and where an unordered row could be there may be a wake-up.
+func readRow(row *hook.Row, value []byte) (*hook.Delivery, error) {
+	d := &hook.Delivery{Row: *row}
+	if err := decodeRow(value, d); err != nil {
+		return nil, err
+	}
+	if d.Hook != row.Hook || d.Ordered != row.Ordered {
+		return nil, nil
+	}
+	return d, nil
 }
 
 // Work is what one sink has outstanding in one partition.
@@ -118,6 +131,8 @@ type Work struct {
 	Rows int64
 	// Position: no outstanding row is due before it.
 	Position hook.Timestamp
+	// Ordered: the key may have lane members, which ScanDue does not find. It may be wrong where none is left.
+	Ordered bool
 }
 
 // Outstanding visits each sink of a partition that has rows outstanding, by the counters. It reads page by page, each
@@ -136,6 +151,7 @@ func (s *Store) Outstanding(ctx context.Context, partition uint8, visit func(Wor
 			flush()
 			at, settled, some = Work{Partition: partition, Key: k}, 0, true
 		}
+		at.Ordered = at.Ordered || c.ordered
 		if len(writer) == 0 {
 			settled, at.Position = int64(c.rows)-int64(c.foldedRows), c.position
 			return

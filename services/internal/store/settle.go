@@ -208,11 +208,12 @@ func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
 		return err
 	}
 	w.delete(rowKey(&d.Row))
+	if waits(&d.Row) {
+		w.delete(dueKey(&d.Row))
+	}
 	switch s.Verdict.Kind {
 	case hook.Again:
-		row := d.Row
-		row.Due = s.Verdict.Due
-		w.put(rowKey(&row), encodeRow(&row, a.start, &s.Verdict.State))
+		a.again(w, s)
 	case hook.Bury:
 		a.bury(w, s)
 		c.dead++
@@ -235,6 +236,17 @@ func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
 		w.put(historyKey(d.Partition, d.Key.Tenant, d.Ref()), encodeHistory(s, a.start))
 	}
 	return w.err
+}
+
+// again writes the row with its next due time: a member where it stands, since its place is its lane's, and with it its
+// wake-up. A scan of due rows finds that when nobody remembers the lane any more.
+func (a *settlement) again(w *puts, s *Settlement) {
+	row := s.Delivery.Row
+	row.Due = s.Verdict.Due
+	w.put(rowKey(&row), encodeRow(&row, a.start, &s.Verdict.State))
+	if waits(&row) {
+		w.put(dueKey(&row), encodeWake(&row))
+	}
 }
 
 func (a *settlement) counter(r *reads, d *hook.Delivery) (counter, error) {
