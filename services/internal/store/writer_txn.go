@@ -25,7 +25,11 @@ type attempt struct {
 	landed   bool
 }
 
-type groupKey = hook.SinkKey
+// groupKey: a batch may hold hooks from before and after a sink became ordered.
+type groupKey struct {
+	sink    hook.SinkKey
+	ordered bool
+}
 
 type sourceName struct{ owner, name string }
 
@@ -178,16 +182,18 @@ func (a *attempt) row(r *reads, w *puts, in *Incoming, member uint32, b *Binding
 	}
 	c.rows++
 	c.bytes += uint64(state.Size)
+	c.ordered = c.ordered || b.Ordered
 	a.counters[b.Key] = c
 	a.group(&row)
 	return w.err
 }
 
 func (a *attempt) group(row *hook.Row) {
-	i, ok := a.index[row.Key]
+	at := groupKey{row.Key, row.Ordered}
+	i, ok := a.index[at]
 	if !ok {
 		i = len(a.groups)
-		a.index[row.Key] = i
+		a.index[at] = i
 		a.groups = append(a.groups, hook.Group{Partition: row.Partition, Key: row.Key, Start: row.Due, Ordered: row.Ordered})
 	}
 	g := &a.groups[i]
