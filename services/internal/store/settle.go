@@ -104,25 +104,15 @@ func sameRows(a, b []Settlement) bool {
 	})
 }
 
-// resolve finds out what became of the last settle by a counter that it wrote, and locks the counter so that a commit
-// which has not landed by now never will.
-func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) error {
+// resolve finds out what became of the last settle: one counter that it wrote tells.
+func (l *Leader) resolve(ctx context.Context, slot Slot, s *settler) (err error) {
 	a := s.unresolved
 	if a == nil {
 		return nil
 	}
 	s.counters = nil
 	for kp, want := range a.counters {
-		ck := counterKey(kp.partition, kp.key, nil)
-		_, err := kv.Retry(ctx, l.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-			if err := t.Lock(ctx, ck); err != nil {
-				return err
-			}
-			got, err := readCounter(ctx, t, ck)
-			a.landed = err == nil && got == want
-			return err
-		})
-		if err != nil {
+		if a.landed, err = l.store.counted(ctx, counterKey(kp.partition, kp.key, nil), want); err != nil {
 			return err
 		}
 		break

@@ -233,24 +233,14 @@ func (w *Writer) try(ctx context.Context, a *attempt) error {
 	return fmt.Errorf("%w: commit did not land: %v", kv.ErrUnavailable, err)
 }
 
-// resolve finds out what became of the last commit: one counter that it wrote tells. Locking the counter makes sure
-// that a commit which has not landed by now never will.
-func (w *Writer) resolve(ctx context.Context, p *partWriter) error {
+// resolve finds out what became of the last commit: one counter that it wrote tells.
+func (w *Writer) resolve(ctx context.Context, p *partWriter) (err error) {
 	a := p.unresolved
 	if a == nil {
 		return nil
 	}
 	for key, want := range a.counters {
-		ck := counterKey(a.partition, key, w.id[:])
-		_, err := kv.Retry(ctx, w.store.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-			if err := t.Lock(ctx, ck); err != nil {
-				return err
-			}
-			got, err := readCounter(ctx, t, ck)
-			a.landed = err == nil && got.rows == want.rows
-			return err
-		})
-		if err != nil {
+		if a.landed, err = w.store.counted(ctx, counterKey(a.partition, key, w.id[:]), want); err != nil {
 			return err
 		}
 		break
@@ -260,6 +250,20 @@ func (w *Writer) resolve(ctx context.Context, p *partWriter) error {
 	}
 	p.unresolved, p.counters = nil, nil
 	return nil
+}
+
+// counted says whether the commit that set a counter to a value has landed, asked by the counter's only writer. The
+// counter is locked for that, so that a commit which has not landed by now never will.
+func (s *Store) counted(ctx context.Context, key []byte, want counter) (yes bool, err error) {
+	_, err = kv.Retry(ctx, s.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
+		if err := t.Lock(ctx, key); err != nil {
+			return err
+		}
+		got, err := readCounter(ctx, t, key)
+		yes = err == nil && got == want
+		return err
+	})
+	return yes && err == nil, err
 }
 
 func readCounter(ctx context.Context, r kv.Reader, key []byte) (counter, error) {
