@@ -85,6 +85,7 @@ func New(cfg Config, d Deps) (*Scheduler, error) {
 	if _, err := rand.Read(s.id[:]); err != nil {
 		return nil, fmt.Errorf("make scheduler id: %w", err)
 	}
+	d.Metrics.MustRegister(newInflight(s))
 	s.serving(false)
 	return s, nil
 }

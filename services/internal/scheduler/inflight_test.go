@@ -1,0 +1,37 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+const inflightHead = `
+# HELP ankusa_dispatch_tenant_inflight Rows claimed and not settled, of the 100 tenants that hold the most.
+# TYPE ankusa_dispatch_tenant_inflight gauge
+`
+
+func TestTheLeaderShowsHowManyRowsEachTenantHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		standby := s.start(testConfig())
+		s.source(n, "demo", 2)
+		w := s.writer()
+		w.connect(n)
+		for tenant, rows := range map[string]int{"acme": 3, "busy": 5} {
+			_, groups := w.commit("demo", tenant, rows)
+			w.notify(groups)
+		}
+		synctest.Wait()
+		want := inflightHead + "ankusa_dispatch_tenant_inflight{tenant=\"acme\"} 6\nankusa_dispatch_tenant_inflight{tenant=\"busy\"} 10\n"
+		require.NoError(t, testutil.CollectAndCompare(newInflight(n.Scheduler), strings.NewReader(want)))
+		require.Zero(t, testutil.CollectAndCount(newInflight(standby.Scheduler)), "a standby claims nothing")
+		n.stop()
+		require.Zero(t, testutil.CollectAndCount(newInflight(n.Scheduler)))
+	})
+}
