@@ -45,10 +45,38 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 	})
 }
 
+func TestAWakeUpSaysWhereItsMemberStandsAndNothingElse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		row := hook.Row{
+			Ordered: true, Lane: string(rapid.SliceOf(rapid.Byte()).Draw(t, "lane")),
+			Place: hook.Place{Start: hook.Timestamp(rapid.Uint64().Draw(t, "start")), Index: rapid.Uint32().Draw(t, "index")},
+		}
+		var got hook.Delivery
+		require.NoError(t, decodeRow(encodeWake(&row), &got))
+		require.Empty(t, cmp.Diff(hook.Delivery{Row: row}, got))
+	})
+}
+
+func TestCountersComeBackAsTheyWere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
+		c := counter{
+			rows: n("rows"), bytes: n("bytes"), dead: n("dead"), foldedRows: n("folded rows"), foldedBytes: n("folded bytes"),
+			turns: n("turns"), position: hook.Timestamp(n("position")), ordered: rapid.Bool().Draw(t, "ordered"),
+		}
+		got, err := decodeCounter(c.encode())
+		require.NoError(t, err)
+		require.Equal(t, c, got)
+	})
+}
+
 func TestDeadLettersComeBackAsTheyWere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := DeadLetter{Reason: rapid.String().Draw(t, "reason"), Class: hook.ErrorClass(rapid.IntRange(1, 3).Draw(t, "class"))}
 		d.State = genState(t)
+		if d.Ordered = rapid.Bool().Draw(t, "ordered"); d.Ordered {
+			d.Lane = rapid.String().Draw(t, "lane")
+		}
 		d.Key.SourceID, d.Key.Type = rapid.StringN(1, 20, -1).Draw(t, "source"), "http"
 		got := DeadLetter{}
 		require.NoError(t, decodeDead(encodeDead(&d, 3), &got))
@@ -78,6 +106,7 @@ func TestI12_HooksComeBackByteForByte(t *testing.T) {
 
 func FuzzValuesOfStrangersAreRefusedNotBelieved(f *testing.F) {
 	f.Add(encodeRow(&hook.Row{}, 1, &hook.State{Size: 1}))
+	f.Add(encodeWake(&hook.Row{Lane: "l", Place: hook.Place{Start: 1, Index: 2}}))
 	f.Add([]byte{8, 2})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_ = decodeRow(b, &hook.Delivery{})

@@ -91,9 +91,29 @@ func (b *bench) lead() *Leader {
 // rows reads the deliveries of groups as the leader does.
 func (b *bench) rows(groups []hook.Group) (out []hook.Delivery) {
 	for _, g := range groups {
-		page, err := b.ScanDue(b.t.Context(), DueScan{Partition: g.Partition, Key: g.Key, Limit: 1000})
-		require.NoError(b.t, err)
-		out = append(out, page.Rows...)
+		if g.Ordered {
+			out = append(out, b.members(g.Partition, g.Key)...)
+			continue
+		}
+		out = append(out, b.due(g.Partition, g.Key)...)
+	}
+	return out
+}
+
+// due reads the due rows of a sink, wake-ups included.
+func (b *bench) due(partition uint8, key hook.SinkKey) []hook.Delivery {
+	page, err := b.ScanDue(b.t.Context(), DueScan{Partition: partition, Key: key, Limit: 1000})
+	require.NoError(b.t, err)
+	return page.Rows
+}
+
+// members reads the lane members of a sink, lane by lane.
+func (b *bench) members(partition uint8, key hook.SinkKey) (out []hook.Delivery) {
+	page, err := b.ScanLanes(b.t.Context(), LaneScan{Partition: partition, Key: key, Lanes: 1000, Members: 1000})
+	require.NoError(b.t, err)
+	require.False(b.t, page.More)
+	for _, lane := range page.Lanes {
+		out = append(out, lane.Rows...)
 	}
 	return out
 }

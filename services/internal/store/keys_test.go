@@ -7,6 +7,7 @@ import (
 	"os"
 	"sort"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,12 +24,15 @@ func TestTheKeyLayoutIsGolden(t *testing.T) {
 	row := hook.Row{Partition: 3, Key: sink, Hook: id, Due: at, Version: at}
 	member := row
 	member.Ordered, member.Lane, member.Place = true, "cus\x00tomer", hook.Place{Start: at, Index: 9}
+	waiting := member
+	waiting.Due = at.Add(time.Second)
 	keys := map[string][]byte{
 		"cluster": clusterRecordKey(), "leader": leaderKey(), "source": sourceKey("acme", "stripe"),
 		"guard": guardKey("acme", "stripe"), "writer": writerKey(id[:]), "runner": runnerKey(id[:]), "probe": probeKey(),
 		"fence": fenceKey(Slot{3, 2}), "epoch": epochKey(3), "counter of the leader": counterKey(3, sink, nil),
 		"counter of a writer": counterKey(3, sink, id[:]), "due": rowKey(&row), "lane": rowKey(&member),
-		"dead": deadKey(3, "acme", at, row.Ref()), "dead by time": deadTimeKey(3, "acme", at, row.Ref()),
+		"wake-up of a member": dueKey(&waiting),
+		"dead":                deadKey(3, "acme", at, row.Ref()), "dead by time": deadTimeKey(3, "acme", at, row.Ref()),
 		"hook": hookKey(3, "acme", id), "body": bodyKey(3, "acme", id, 1), "obligation": obligationKey(3, "acme", id),
 		"dedupe": dedupeKey(3, "acme", "acme.stripe", "evt_1"),
 		"expiry": expiryKey(3, bucketOf(at), dedupeKey(3, "acme", "acme.stripe", "evt_1")),

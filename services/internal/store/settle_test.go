@@ -12,14 +12,22 @@ import (
 
 // TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing: an outcome and what is recorded of it can never come apart.
 func TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing(t *testing.T) {
-	written := []byte{famDue, famCounter, famDead, famDeadTime, famHook, famEvent, famHistory}
-	for name, verdict := range map[string]hook.Next{"done": hook.Complete, "again": hook.Again, "dead": hook.Bury} {
+	written := []byte{famDue, famLane, famCounter, famDead, famDeadTime, famHook, famEvent, famHistory}
+	for name, c := range map[string]struct {
+		verdict hook.Next
+		ordered bool
+	}{
+		"done": {hook.Complete, false}, "again": {hook.Again, false}, "dead": {hook.Bury, false},
+		"member done": {hook.Complete, true}, "member again": {hook.Again, true}, "member dead": {hook.Bury, true},
+	} {
 		for _, kind := range []faultkv.Kind{
 			faultkv.Unavailable, faultkv.Conflict, faultkv.Bound, faultkv.UndeterminedLost, faultkv.None,
 		} {
 			b := newBench(t, nil)
 			src := b.source("s", 1)
-			_, groups := b.commit(b.NewWriter(random16()), incoming(src, "acme", "", nil))
+			in := incoming(src, "acme", "", nil)
+			in.Bindings[0].Ordered = c.ordered
+			_, groups := b.commit(b.NewWriter(random16()), in)
 			row, leader := b.rows(groups)[0], b.lead()
 			state := func() (all [][]kv.Pair) {
 				for _, family := range written {
@@ -34,7 +42,7 @@ func TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing(t *testing.T) {
 				}
 				return faultkv.Fault{}
 			})
-			s := settled(row, verdict)
+			s := settled(row, c.verdict)
 			s.Verdict.Due = row.Due.Add(60e9)
 			_, err := leader.Settle(t.Context(), SlotOf(row.Partition, "acme"), []Settlement{s})
 			if kind == faultkv.None {
