@@ -18,10 +18,10 @@ import (
 	"ankusa.dev/services/internal/boot/runnerboot"
 	"ankusa.dev/services/internal/boot/schedulerboot"
 	"ankusa.dev/services/internal/boot/storeboot"
+	"ankusa.dev/services/internal/boot/tikvboot"
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/kv/local"
-	"ankusa.dev/services/internal/kv/tikv"
 	"ankusa.dev/services/internal/rpc"
 	"ankusa.dev/services/internal/run"
 )
@@ -137,15 +137,11 @@ func sayWhereToPost(log *zap.Logger, c config.Config, hooks net.Addr) {
 }
 
 // openStore opens either driver.
-func openStore(ctx context.Context, c config.Config, log *zap.Logger) (kv.Store, error) {
-	if c.Store.Type == config.StoreTiKV {
-		o := tikv.Default()
-		o.PD = c.Store.PD
-		o.TLS = tikv.TLS{CA: c.Store.TLS.CA, Cert: c.Store.TLS.Cert, Key: c.Store.TLS.Key}
-		o.GC.Enabled = c.Scheduler.GC
-		return tikv.Open(ctx, o, log)
+func openStore(ctx context.Context, p *boot.Process) (kv.Store, error) {
+	if p.Config.Store.Type == config.StoreTiKV {
+		return tikvboot.Open(ctx, p)
 	}
 	o := local.Default()
-	o.Dir = c.Store.Dir
-	return local.Open(o, log)
+	o.Dir = p.Config.Store.Dir
+	return local.Open(o, p.Log)
 }

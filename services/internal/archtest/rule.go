@@ -106,7 +106,7 @@ func libraries() []Rule {
 func processes() []Rule {
 	return []Rule{
 		{"drivers are chosen in mains and tests", func(i Import) bool {
-			drivers := internal("kv/local", "kv/tikv")
+			drivers := internal("kv/local", "kv/tikv", "boot/tikvboot")
 			return !i.Test && under(i.To, drivers...) && !under(i.From, append(drivers, mains...)...)
 		}},
 		{"boot knows no role and no store", func(i Import) bool {

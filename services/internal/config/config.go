@@ -120,6 +120,12 @@ type Store struct {
 	Dir string `key:"dir" env:"ANKUSA_DATA_DIR"`
 	// Addresses of the cluster's placement drivers, as host:port. Default []; at least one for tikv, none for local.
 	PD []string `key:"pd"`
+	// What stands before every key in a TiKV cluster that several users share. None may begin with another's. It is fixed
+	// for the life of the data. Default "a"; 1 to 64 of [A-Za-z0-9_-], the default where the store is local.
+	KeyPrefix string `key:"key_prefix"`
+	// How long a call tries to reach a TiKV cluster that does not answer before it fails. Default 10000; 100 to 60000,
+	// the default where the store is local.
+	Patience time.Duration `key:"patience_ms"`
 	// Partitions of the key space, fixed when the cluster is created: a store of another number is refused. Default 16;
 	// 1 to 253.
 	Partitions int `key:"partitions"`

@@ -14,10 +14,14 @@ func Default() Config {
 		Admin:     Admin{Enabled: true, IP: "127.0.0.1", Port: 4002},
 		Batcher:   Batcher{MaxBatch: 256, MaxQueue: 10_000, MaxQueueBytes: 256 << 20},
 		Dispatch:  defaultDispatch(),
-		Store:     Store{Type: StoreLocal, Dir: "/var/lib/ankusa", Partitions: 16},
+		Store:     defaultStore(),
 		Scheduler: defaultScheduler(),
 		Runner:    Runner{HealthListen: "127.0.0.1:4022", Slots: 256, Drain: 20 * time.Second},
 	}
+}
+
+func defaultStore() Store {
+	return Store{Type: StoreLocal, Dir: "/var/lib/ankusa", KeyPrefix: "a", Patience: 10 * time.Second, Partitions: 16}
 }
 
 func defaultDispatch() Dispatch {

@@ -264,6 +264,16 @@ func TestStoreKeysMustFitItsType(t *testing.T) {
 	require.Equal(t, []string{"1: http.max_body_bytes must be at most 25165824 where store.type is tikv, got 25165825"}, faultsOf(t, err))
 	_, err = parseText(t, "http: {max_body_bytes: 67108864}\nbatcher: {max_queue_bytes: 67108864}\n", nil)
 	require.NoError(t, err)
+	_, err = parseText(t, "store: {type: tikv, pd: ['a:1'], key_prefix: a/b, patience_ms: 99}\n", nil)
+	require.Equal(t, []string{
+		`1: store.key_prefix must be 1 to 64 of [A-Za-z0-9_-], got "a/b"`,
+		"1: store.patience_ms must be 100 to 60000, got 99",
+	}, faultsOf(t, err))
+	_, err = parseText(t, "store: {key_prefix: b, patience_ms: 5000}\n", nil)
+	require.Equal(t, []string{
+		`1: store.key_prefix must be absent where store.type is local, got "b"`,
+		"1: store.patience_ms must be absent where store.type is local, got 5000",
+	}, faultsOf(t, err))
 	_, err = parseText(t, "store: {pd: [nowhere], dir: ''}\n", nil)
 	require.Equal(t, []string{
 		`1: store.pd.0 must be host:port, got "nowhere"`,

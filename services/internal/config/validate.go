@@ -132,16 +132,34 @@ func (s Store) check(f *faults) {
 	f.oneOf("store.type", s.Type, StoreLocal, StoreTiKV)
 	f.between("store.partitions", s.Partitions, 1, 253)
 	f.addresses("store.pd", s.PD)
+	if !slugPattern.MatchString(s.KeyPrefix) {
+		f.mustBe("store.key_prefix", "1 to 64 of [A-Za-z0-9_-]", quote(s.KeyPrefix))
+	}
+	f.duration("store.patience_ms", s.Patience, 100*time.Millisecond, time.Minute)
 	s.TLS.check(f, "store.tls")
-	switch {
-	case s.Type == StoreTiKV && len(s.PD) == 0:
+	if s.Type == StoreTiKV && len(s.PD) == 0 {
 		f.mustBe("store.pd", "at least one address where store.type is tikv", "none")
-	case s.Type == StoreLocal && len(s.PD) > 0:
+	}
+	if s.Type == StoreLocal {
+		s.checkLocal(f)
+	}
+}
+
+// checkLocal refuses what would have no meaning.
+func (s Store) checkLocal(f *faults) {
+	if len(s.PD) > 0 {
 		f.mustBe("store.pd", "empty where store.type is local", len(s.PD))
-	case s.Type == StoreLocal && s.TLS.Enabled():
+	}
+	if s.KeyPrefix != defaultStore().KeyPrefix {
+		f.mustBe("store.key_prefix", "absent where store.type is local", quote(s.KeyPrefix))
+	}
+	if s.Patience != defaultStore().Patience {
+		f.mustBe("store.patience_ms", "absent where store.type is local", s.Patience.Milliseconds())
+	}
+	if s.TLS.Enabled() {
 		f.mustBe("store.tls", "absent where store.type is local", "a mapping")
 	}
-	if s.Type == StoreLocal && s.Dir == "" {
+	if s.Dir == "" {
 		f.mustBe("store.dir", "a directory where store.type is local", `""`)
 	}
 }

@@ -9,18 +9,17 @@ import (
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/boot"
-	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/kv/meterkv"
 	"ankusa.dev/services/internal/store"
 )
 
-// Open opens the driver that a configuration names. ctx bounds the opening alone.
-type Open func(ctx context.Context, c config.Config, log *zap.Logger) (kv.Store, error)
+// Open opens the driver that a process's configuration names. ctx bounds the opening alone.
+type Open func(ctx context.Context, p *boot.Process) (kv.Store, error)
 
 // Add opens the store, which the process owns from then on, and returns its durable operations and its port.
 func Add(ctx context.Context, p *boot.Process, open Open) (*store.Store, kv.Store, error) {
-	port, err := open(ctx, p.Config, p.Log)
+	port, err := open(ctx, p)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the %s store: %w", p.Config.Store.Type, err)
 	}
