@@ -175,6 +175,16 @@ type Row struct {
 // Ref is the delivery that the row stands for.
 func (r *Row) Ref() Ref { return Ref{Hook: r.Hook, Sink: r.Key.Index} }
 
+// Waits says whether a lane member was attempted, so that a wake-up row stands among the due rows for it.
+func (r *Row) Waits() bool { return r.Ordered && r.Due != r.Place.Start }
+
+// LaneRows is the first rows of one lane in a snapshot, in order. More: the snapshot has members behind them.
+type LaneRows struct {
+	Lane string
+	Rows []Delivery
+	More bool
+}
+
 // State is what a delivery row remembers.
 type State struct {
 	// Incarnation of the source that the row is bound to.

@@ -166,6 +166,12 @@ func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
 	for _, s := range e.Scans {
 		t.spawn(func() { t.scan(ctx, s) })
 	}
+	for _, r := range e.LaneReads {
+		t.spawn(func() { t.readLanes(ctx, r) })
+	}
+	for _, s := range e.LaneScans {
+		t.spawn(func() { t.scanLanes(ctx, s) })
+	}
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })
 	}
@@ -286,7 +292,7 @@ func (t *term) recount(ctx context.Context) {
 func (t *term) recountPartition(ctx context.Context, partition uint8) {
 	for ctx.Err() == nil {
 		err := t.scheduler.deps.Store.Outstanding(ctx, partition, func(w store.Work) {
-			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows) })
+			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows, w.Ordered) })
 		})
 		if err == nil {
 			return

@@ -66,7 +66,7 @@ func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, di
 			}
 			c.Notified(now, committed.Groups)
 			for _, b := range committed.Backlogs {
-				c.Backlog(now, b.Partition, b.Key, b.From, 0)
+				c.Backlog(now, b.Partition, b.Key, b.From, 0, b.Ordered)
 			}
 			acks.upTo(committed.Sequence)
 		}

@@ -143,13 +143,8 @@ func rowKey(r *hook.Row) []byte {
 	return dueKey(r)
 }
 
-// dueKey is the key of an unordered row, and of the wake-up of a member that waits: see waits.
+// dueKey is the key of an unordered row, and of the wake-up of a member that waits: see hook.Row.Waits.
 func dueKey(r *hook.Row) []byte { return dueFamily(r.Partition, r.Key).ts(r.Due).id(r.Hook) }
-
-// waits says whether a row is a lane member with a wake-up row: one that was attempted and is due again. A member that
-// was not attempted is due at its commit's start. So a wake-up's key follows from the member's row alone, and whoever
-// ends a version of the row deletes its wake-up without reading it.
-func waits(r *hook.Row) bool { return r.Ordered && r.Due != r.Place.Start }
 
 func deadFamily(partition uint8) key { return partitionKey(partition, famDead) }
 

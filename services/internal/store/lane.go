@@ -18,13 +18,6 @@ const (
 	maxLaneMembers = 1024
 )
 
-// LaneRows is the first rows of one lane in a snapshot, in order. More: the snapshot has members behind them.
-type LaneRows struct {
-	Lane string
-	Rows []hook.Delivery
-	More bool
-}
-
 // LaneScan asks for lanes of one sink in the order of their texts, from a lane on; the empty text is the first.
 type LaneScan struct {
 	Partition uint8
@@ -37,7 +30,7 @@ type LaneScan struct {
 // LanePage is a page of lanes as of a snapshot. More: the snapshot has lanes behind the page, and the following one begins
 // at Next.
 type LanePage struct {
-	Lanes []LaneRows
+	Lanes []hook.LaneRows
 	Next  string
 	More  bool
 }
@@ -103,7 +96,7 @@ func (l *laneScan) scan(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-func (l *laneScan) last() *LaneRows { return &l.page.Lanes[len(l.page.Lanes)-1] }
+func (l *laneScan) last() *hook.LaneRows { return &l.page.Lanes[len(l.page.Lanes)-1] }
 
 // take adds a member to its lane, unless there are enough of it. It is full at the first member of a lane too many.
 func (l *laneScan) take(p kv.Pair) (full bool, err error) {
@@ -133,7 +126,7 @@ func (l *laneScan) open(k []byte) error {
 	if r.err != nil {
 		return fmt.Errorf("key %x: %w", k, r.err)
 	}
-	l.page.Lanes = append(l.page.Lanes, LaneRows{Lane: lane})
+	l.page.Lanes = append(l.page.Lanes, hook.LaneRows{Lane: lane})
 	l.prefix = k[:len(k)-len(r.rest)]
 	return nil
 }
@@ -176,8 +169,8 @@ type LaneRead struct {
 
 // ReadLanes reads lanes in one snapshot, one result for each read. Each takes a scan, one after the other: a caller bounds
 // how many it asks for at once.
-func (s *Store) ReadLanes(ctx context.Context, reads []LaneRead) ([]LaneRows, error) {
-	out := make([]LaneRows, len(reads))
+func (s *Store) ReadLanes(ctx context.Context, reads []LaneRead) ([]hook.LaneRows, error) {
+	out := make([]hook.LaneRows, len(reads))
 	err := s.kv.View(ctx, func(r kv.Reader) (err error) {
 		for i := range reads {
 			if out[i], err = readLane(ctx, r, &reads[i]); err != nil {
@@ -192,7 +185,7 @@ func (s *Store) ReadLanes(ctx context.Context, reads []LaneRead) ([]LaneRows, er
 	return out, nil
 }
 
-func readLane(ctx context.Context, r kv.Reader, q *LaneRead) (out LaneRows, err error) {
+func readLane(ctx context.Context, r kv.Reader, q *LaneRead) (out hook.LaneRows, err error) {
 	limit := min(max(q.Limit, 1), maxLaneMembers)
 	lane := laneFamily(q.Partition, q.Key).text(q.Lane)
 	within := kv.Range{From: key(bytes.Clone(lane)).place(q.From), To: successor(lane)}
@@ -200,7 +193,7 @@ func readLane(ctx context.Context, r kv.Reader, q *LaneRead) (out LaneRows, err 
 	if err != nil {
 		return out, err
 	}
-	out = LaneRows{Lane: q.Lane, More: len(pairs) > limit, Rows: make([]hook.Delivery, min(len(pairs), limit))}
+	out = hook.LaneRows{Lane: q.Lane, More: len(pairs) > limit, Rows: make([]hook.Delivery, min(len(pairs), limit))}
 	row := hook.Row{Partition: q.Partition, Key: q.Key, Ordered: true, Lane: q.Lane}
 	for i := range out.Rows {
 		if out.Rows[i], err = readMember(row, len(lane), pairs[i]); err != nil {

@@ -198,7 +198,7 @@ func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
 		return err
 	}
 	w.delete(rowKey(&d.Row))
-	if waits(&d.Row) {
+	if d.Waits() {
 		w.delete(dueKey(&d.Row))
 	}
 	switch s.Verdict.Kind {
@@ -234,7 +234,7 @@ func (a *settlement) again(w *puts, s *Settlement) {
 	row := s.Delivery.Row
 	row.Due = s.Verdict.Due
 	w.put(rowKey(&row), encodeRow(&row, a.start, &s.Verdict.State))
-	if waits(&row) {
+	if row.Waits() {
 		w.put(dueKey(&row), encodeWake(&row))
 	}
 }

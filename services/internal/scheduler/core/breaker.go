@@ -266,14 +266,22 @@ func (c *Core) watchHorizon(b *backlog) {
 
 // sweep ends a row of a parked key that is past its horizon; false at the first that is not.
 func (c *Core) sweep(b *backlog, d *hook.Delivery) bool {
-	horizon := b.key.policy().Horizon
-	if c.now <= d.Due.Add(horizon) {
+	if !c.outlived(b, d) {
 		b.from, b.after = d.Due, hook.ID{}
 		return false
+	}
+	if d.Ordered {
+		c.wakeLane(b, d)
+		return true
 	}
 	cl := c.meet(b, d)
 	cl.Delivery = *d
 	c.enwindowAs(cl, 0) // nobody reads its body
 	c.expire(cl)
 	return true
+}
+
+// outlived says whether a row of a parked key is past its horizon.
+func (c *Core) outlived(b *backlog, d *hook.Delivery) bool {
+	return c.now > d.Due.Add(b.key.policy().Horizon)
 }

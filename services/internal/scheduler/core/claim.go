@@ -55,6 +55,7 @@ type claim struct {
 	accepted bool    // announced
 
 	adopted *adoption
+	lane    *lane // that it is the head of
 	// late is a success that an earlier lease of the delivery reported.
 	late *hook.Outcome
 	// remains: the claim is over but its row stands, so that a scan must come by it.
@@ -200,6 +201,10 @@ func (c *Core) wait(cl *claim) {
 	c.unwindow(cl)
 	c.waiting++
 	cl.state = waiting
+	if cl.lane != nil {
+		c.blocked++
+		cl.lane.rest()
+	}
 	due := cl.Due
 	c.timers.add(due, func(c *Core) { c.wakeClaim(cl, due) })
 }
@@ -209,13 +214,20 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 	if cl.state != waiting || cl.Due != due {
 		return
 	}
-	c.waiting--
+	c.unwait(cl)
 	if !cl.key.claimable() || c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
 		c.leave(cl)
 		return
 	}
 	c.enwindow(cl)
 	c.bind(cl, due) // one that is due on its horizon has its last attempt, however late the clock ticks
+}
+
+func (c *Core) unwait(cl *claim) {
+	c.waiting--
+	if cl.lane != nil {
+		c.blocked--
+	}
 }
 
 // bury drops a claim whose row has ended.
@@ -226,6 +238,10 @@ func (c *Core) bury(cl *claim) {
 		cl.key.backlog(cl.Partition).passed++
 	}
 	c.entomb(cl)
+	if cl.Ordered {
+		c.passOn(cl)
+		c.retire(cl.key)
+	}
 }
 
 // leave drops a claim whose row stands; a scan will come by it when it is due.
@@ -233,6 +249,9 @@ func (c *Core) leave(cl *claim) {
 	c.unwindow(cl)
 	cl.remains = true
 	c.unsee(cl)
+	if cl.lane != nil {
+		c.drop(cl.lane)
+	}
 	c.entomb(cl)
 }
 
@@ -248,7 +267,7 @@ func (c *Core) entomb(cl *claim) {
 
 func (c *Core) exhume(cl *claim) {
 	if cl.remains {
-		c.sleep(cl.key.backlog(cl.Partition), cl.Due)
+		c.remain(cl.key.backlog(cl.Partition), &cl.Row)
 	}
 	c.forget(cl)
 }

@@ -16,7 +16,7 @@ func TestAWriterCannotMoveTheClock(t *testing.T) {
 	key := hook.SinkKey{Tenant: "a", SourceID: "s", Type: "log"}
 	for _, start := range []hook.Timestamp{now.Add(48 * time.Hour), ^hook.Timestamp(0)} {
 		c.Notified(now, []hook.Group{{Key: key, Start: start, Hooks: []hook.ID{{1}}}})
-		c.Backlog(now, 0, key, start, 0)
+		c.Backlog(now, 0, key, start, 0, false)
 		require.Equal(t, now, c.now)
 	}
 }

@@ -70,6 +70,11 @@ type Core struct {
 	admitting ring[*tenant] // their window has room for the row that is next by now
 	stalled   []*sinkKey    // no runner takes their type now
 
+	lanes  int     // held
+	asking []*lane // to be read
+	ended  endedLanes
+	hushes map[laneID]hook.Timestamp
+
 	runners   map[hook.RunID]*runner
 	slots     int // of all connected runners
 	credit    ring[*runner]
@@ -81,6 +86,7 @@ type Core struct {
 	scanned   int // rows asked for by scans under way
 	timers    timers
 	waiting   int // rows remembered until they are due
+	blocked   int // lanes whose heads are among them
 	gate      gate
 	opened    int // breakers that are not closed
 	restarts  int // scans that began again from a key's beginning
@@ -141,6 +147,7 @@ func (c *Core) Take() Effects {
 	c.letIn()
 	c.dispatch()
 	c.scan()
+	c.sendAsked()
 	out := c.out
 	out.Wake = c.wake()
 	c.out = Effects{}
@@ -176,6 +183,8 @@ type Stats struct {
 	Running      int
 	Runnable     int // tenants
 	Waiting      int
+	Lanes        int // held
+	LanesBlocked int // by heads that wait
 	Keys         int
 	Tenants      int
 	Runners      int
@@ -190,7 +199,7 @@ type Stats struct {
 func (c *Core) Stats() Stats {
 	return Stats{
 		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
-		Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
+		Lanes: c.lanes, LanesBlocked: c.blocked, Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
 		Backlogs: c.hungry.n, GateOpen: c.gate.open, Restarts: c.restarts, BreakersOpen: c.opened,
 	}
 }

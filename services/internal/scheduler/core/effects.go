@@ -4,12 +4,14 @@ import "ankusa.dev/services/internal/hook"
 
 // Effects are what the driver is to do. The order within a list matters, between lists it does not.
 type Effects struct {
-	Reads   []Read
-	Scans   []Scan
-	Leases  []Lease
-	Settles []Settle
-	Acks    []Ack
-	Drops   []Drop
+	Reads     []Read
+	Scans     []Scan
+	LaneReads []LaneRead
+	LaneScans []LaneScan
+	Leases    []Lease
+	Settles   []Settle
+	Acks      []Ack
+	Drops     []Drop
 	// Forget removes the records of runners that hold nothing any more.
 	Forget []hook.RunID
 	Events []hook.Event
@@ -33,6 +35,33 @@ type Scan struct {
 	From      hook.Timestamp
 	After     hook.ID
 	Limit     int
+}
+
+// LaneFrom asks for a lane's members from a place on.
+type LaneFrom struct {
+	Partition uint8
+	Key       hook.SinkKey
+	Lane      string
+	From      hook.Place
+}
+
+// LaneRead asks for the first members of lanes, answered by LanesRead or LanesNotRead.
+type LaneRead struct {
+	ID    uint64
+	Lanes []LaneFrom
+	Limit int // members of each
+}
+
+// LaneScan asks for lanes of a key in the order of their texts, each with its first members, answered by LanesScanned or
+// LanesNotScanned.
+type LaneScan struct {
+	ID        uint64
+	Partition uint8
+	Key       hook.SinkKey
+	From      string
+	Limit     int // lanes
+	Members   int // of each
+	asked     hook.Timestamp
 }
 
 // Lease gives an attempt to a runner.

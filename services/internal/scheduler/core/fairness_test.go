@@ -96,7 +96,7 @@ func TestI8_APageIsDealtInEqualShares(t *testing.T) {
 	r.core.gate.open = false
 	for _, tenant := range []string{"t", "u", "v"} {
 		g := r.store(sink(tenant, "a"), 100, 1)
-		r.core.Backlog(r.now, 0, g.Key, g.Start, 0)
+		r.core.Backlog(r.now, 0, g.Key, g.Start, 0, false)
 	}
 	r.core.gate.open = true
 	r.pump()
@@ -115,7 +115,7 @@ func TestL15_WhatATenantDoesNotUseIsLeftToOthers(t *testing.T) {
 	r.holdScans = true
 	r.core.gate.open = false
 	for _, key := range []hook.SinkKey{sink("t", "a"), sink("t", "b"), sink("u", "a")} {
-		r.core.Backlog(r.now, 0, key, r.store(key, 100, 1).Start, 0)
+		r.core.Backlog(r.now, 0, key, r.store(key, 100, 1).Start, 0, false)
 	}
 	r.core.gate.open = true
 	r.pump()
@@ -132,7 +132,7 @@ func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
 	r.core.gate.open = false
 	for i := range 5 {
 		key := sink(fmt.Sprint("t", i), "a")
-		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0)
+		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0, false)
 	}
 	r.core.gate.open = true
 	r.pump()

@@ -58,6 +58,10 @@ type backlog struct {
 	watched   hook.Timestamp // when a sweep begins, if the key is parked then; zero for none
 	behind    node[*backlog]
 	unsettled dueHeap
+	// lanes are those that are held, order finds the others.
+	lanes map[string]*lane
+	order cursor
+	turn  bool // the cursor's, where there are due rows, too
 	// need is the number of rows that the counters promised when the backlog was opened from a position; passed counts
 	// those of them that scans came by or that ended without. Too few at the end, and the key is scanned again from its
 	// beginning: a position can have passed rows whose writer could tell nobody of them in time.
@@ -120,7 +124,7 @@ func (c *Core) retire(k *sinkKey) {
 		return
 	}
 	for _, b := range k.backlogs {
-		if b.open || b.scanning || b.wake != 0 {
+		if b.open || b.scanning || b.wake != 0 || b.order.open || len(b.lanes) > 0 {
 			return
 		}
 	}
@@ -217,7 +221,8 @@ func (c *Core) update(k *sinkKey) {
 	t := k.tenant
 	t.ready.set(&k.ready, k.queue.len() > 0 && c.startable(k))
 	for _, b := range k.backlogs {
-		t.behind.set(&b.behind, b.open && !b.scanning && (k.scannable() || b.sweeping && k.hesitates == 0))
+		due := b.open && (k.scannable() || b.sweeping && k.hesitates == 0)
+		t.behind.set(&b.behind, !b.scanning && (due || b.order.open && k.scannable()))
 	}
 	c.place(t)
 }

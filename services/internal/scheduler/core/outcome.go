@@ -62,6 +62,7 @@ func (c *Core) ack(r *runner, l hook.Lease) {
 func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 	switch cl.state {
 	case leased:
+		c.hush(&cl.Row, cl.deadline)
 		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
 		c.ungive(cl)
 		cl.runner, cl.ref = nil, hook.Lease{}
@@ -72,7 +73,7 @@ func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 		c.unqueue(cl)
 		c.conclude(cl, *o)
 	case waiting:
-		c.waiting--
+		c.unwait(cl)
 		c.conclude(cl, *o)
 	default:
 		cl.late = o
@@ -147,6 +148,10 @@ func (c *Core) again(cl *claim, v *hook.Verdict, start hook.Timestamp) {
 		c.conclude(cl, *late)
 		return
 	}
+	if cl.Ordered && cl.lane == nil { // another leads
+		c.leave(cl)
+		return
+	}
 	c.wait(cl)
 }
 
@@ -167,6 +172,10 @@ func (c *Core) acknowledge(cl *claim) {
 // expireLeases ends the attempts whose leases are over: they count as timed out, whatever their runners do.
 func (c *Core) expireLeases() {
 	for cl := c.leases.first(); cl != nil && cl.deadline <= c.now; cl = c.leases.first() {
+		if cl.runner.gone() {
+			c.lose(cl)
+			continue
+		}
 		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
 		c.revoke(cl, hook.Outcome{
 			Class: hook.TimedOut, Reason: fmt.Sprintf("attempt_timeout %dms", c.cfg.AttemptTimeout.Milliseconds()),

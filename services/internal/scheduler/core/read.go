@@ -14,6 +14,10 @@ func (c *Core) Notified(now hook.Timestamp, groups []hook.Group) {
 	c.advance(now)
 	var rows []hook.Row
 	for i := range groups {
+		if groups[i].Ordered {
+			c.namedMembers(&groups[i])
+			continue
+		}
 		rows = c.notified(&groups[i], rows)
 	}
 	c.read(rows, false)
@@ -44,15 +48,19 @@ func (c *Core) notified(g *hook.Group, rows []hook.Row) []hook.Row {
 }
 
 // Backlog says that a key has rows from a time on that nobody named. rows is how many it has in all where the counters
-// told, or zero.
-func (c *Core) Backlog(now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp, rows int64) {
+// told, or zero. ordered says that some may be members of lanes, which are looked for from the first lane on.
+func (c *Core) Backlog(
+	now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp, rows int64, ordered bool,
+) {
 	c.advance(now)
 	b := c.key(key).backlog(partition)
-	if rows > 0 {
+	if rows > 0 && b.key.running == 0 {
+		c.begin(b.key)
+	}
+	if ordered {
+		c.seek(b, "")
+	} else if rows > 0 {
 		c.expect(b, rows)
-		if b.key.running == 0 {
-			c.begin(b.key)
-		}
 	}
 	c.lower(b, from)
 }

@@ -113,7 +113,7 @@ func (r *rig) notify(g hook.Group) {
 
 // backlog names a key's rows by the counters alone.
 func (r *rig) backlog(key hook.SinkKey, from hook.Timestamp, rows int) {
-	r.core.Backlog(r.now, 0, key, from, int64(rows))
+	r.core.Backlog(r.now, 0, key, from, int64(rows), false)
 	r.pump()
 }
 

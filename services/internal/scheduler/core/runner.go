@@ -25,6 +25,9 @@ type runner struct {
 // room says whether the runner can be given one more attempt.
 func (r *runner) room() bool { return r.connected && !r.leaving && r.running < r.slots }
 
+// gone says whether the runner was lost for longer than its grace.
+func (r *runner) gone() bool { return !r.connected && r.leaving }
+
 // held is the claims that the runner has, in the order of their leases.
 func (r *runner) held() []*claim {
 	held := make([]*claim, 0, len(r.leases))
@@ -101,6 +104,7 @@ func (c *Core) resume(r *runner, l hook.Running) {
 		return
 	}
 	if l.Lease.Epoch >= c.epoch || cl != nil {
+		c.hush(&l.Row, c.now.Add(l.Left+c.cfg.LeaseMargin))
 		c.out.Drops = append(c.out.Drops, Drop{r.id, l.Lease})
 		return
 	}
@@ -126,6 +130,9 @@ func (c *Core) readopt(a *adoption, r *runner, left time.Duration) {
 func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
 	cl := c.hold(row, reading)
 	cl.adopted = &a
+	if row.Ordered {
+		c.attachAdopted(cl)
+	}
 	c.burden(r, 1)
 	c.read([]hook.Row{row}, false)
 }
@@ -136,7 +143,8 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	a := cl.adopted
 	cl.adopted = nil
 	c.burden(a.runner, -1)
-	if f.Delivery == nil || f.Delivery.Version != cl.Version || f.Delivery.Attempts+1 != a.attempt {
+	second := cl.Ordered && cl.lane == nil && a.outcome == nil // its lane has gone on
+	if second || f.Delivery == nil || f.Delivery.Version != cl.Version || f.Delivery.Attempts+1 != a.attempt {
 		c.refuse(cl, a, f, sources)
 		return
 	}
@@ -150,7 +158,7 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 		return
 	}
 	c.give(cl, a.runner, a.ref, a.left+c.cfg.LeaseMargin)
-	if c.runners[a.runner.id] != a.runner {
+	if c.runners[a.runner.id] != a.runner && !cl.Ordered {
 		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
 	}
 }
@@ -160,6 +168,7 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 	if a.outcome != nil {
 		c.ack(a.runner, a.ref)
 	} else {
+		c.hush(&cl.Row, c.now.Add(a.left+c.cfg.LeaseMargin))
 		c.out.Drops = append(c.out.Drops, Drop{a.runner.id, a.ref})
 	}
 	if f.Delivery == nil {
@@ -168,6 +177,11 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 	}
 	if a.outcome != nil && a.outcome.Class == hook.Delivered {
 		cl.late = a.outcome
+	}
+	if cl.Ordered && cl.lane == nil && cl.late == nil {
+		cl.Delivery = *f.Delivery
+		c.leave(cl)
+		return
 	}
 	c.take(cl, f.Delivery, sources)
 }
@@ -241,15 +255,23 @@ func (c *Core) Lost(now hook.Timestamp, id hook.RunID) {
 	})
 }
 
-// abandon gives a lost runner's leases up; its record goes when all of them are settled.
+// abandon gives a lost runner's leases up, but for those of ordered rows, which it may still be at work on: they end at
+// their deadlines. Its record goes when all of them are settled.
 func (c *Core) abandon(r *runner) {
 	r.leaving = true
 	for _, cl := range r.held() {
-		cl.loser = r
-		r.losses++
-		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
+		if !cl.Ordered {
+			c.lose(cl)
+		}
 	}
 	c.done(r)
+}
+
+// lose ends an attempt whose runner is lost.
+func (c *Core) lose(cl *claim) {
+	cl.loser = cl.runner
+	cl.runner.losses++
+	c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
 }
 
 // done forgets a runner that is gone, holds nothing, and whose losses are settled.

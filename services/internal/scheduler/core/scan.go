@@ -31,15 +31,21 @@ func (c *Core) visit(share int) bool {
 	}
 	c.hungry.next()
 	b := t.behind.next()
-	if b.key.breaker.state == halfOpen && !b.sweeping {
-		limit = 1
+	lanes := b.order.open && b.key.scannable() && !b.sweeping && (!b.open || b.turn)
+	b.turn = !lanes
+	switch {
+	case lanes:
+		c.scanLanes(t, b, limit)
+	case b.key.breaker.state == halfOpen && !b.sweeping:
+		c.scanBacklog(t, b, 1)
+	default:
+		c.scanBacklog(t, b, limit)
 	}
-	c.scanBacklog(t, b, limit)
 	return true
 }
 
 func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
-	b.scanning, b.again = true, 0
+	b.scanning, b.again, b.order.again = true, 0, nil
 	c.scanned += limit
 	c.reserve(t, limit)
 	c.update(b.key)
@@ -51,7 +57,7 @@ func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
 // Scanned answers a Scan. more says that the snapshot has rows behind the page.
 func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bool, sources map[string]Source) {
 	c.advance(now)
-	b := c.scanEnded(s)
+	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	sweeping := b.sweeping
 	b.sweeping = false
 	for i := range rows {
@@ -63,11 +69,7 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 	if !more && b.again == 0 {
 		c.exhausted(b)
 	}
-	if b.again != 0 {
-		again := b.again
-		b.again = 0
-		c.lower(b, again)
-	}
+	c.seeAgain(b)
 	c.endRead(s.ID)
 	if b.key.parked != 0 {
 		c.watchHorizon(b)
@@ -98,6 +100,8 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 	case c.room(b.key.tenant) == 0:
 		b.from, b.after = d.Due, hook.ID{}
 		return false
+	case d.Ordered:
+		c.wakeLane(b, d)
 	default:
 		c.take(c.meet(b, d), d, sources)
 	}
@@ -116,23 +120,33 @@ func (c *Core) meet(b *backlog, d *hook.Delivery) *claim {
 // ScanFailed answers a Scan that the store did not: the backlog stays as it is.
 func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	c.advance(now)
-	b := c.scanEnded(s)
+	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.hesitate(b.key)
 	b.sweeping = false
 	if b.key.parked != 0 {
 		c.watchHorizon(b)
 	}
-	if b.again != 0 {
-		c.lower(b, b.again)
-	}
+	c.seeAgain(b)
 	c.endRead(s.ID)
 	c.update(b.key)
 }
 
-func (c *Core) scanEnded(s Scan) *backlog {
-	b := c.keys[s.Key].backlog(s.Partition)
+func (c *Core) scanEnded(partition uint8, key hook.SinkKey, limit int) *backlog {
+	b := c.keys[key].backlog(partition)
 	b.scanning = false
-	c.scanned -= s.Limit
-	c.reserve(b.key.tenant, -s.Limit)
+	c.scanned -= limit
+	c.reserve(b.key.tenant, -limit)
 	return b
+}
+
+// seeAgain has the next scans come by what was named while one was under way.
+func (c *Core) seeAgain(b *backlog) {
+	if again := b.again; again != 0 {
+		b.again = 0
+		c.lower(b, again)
+	}
+	if again := b.order.again; again != nil {
+		b.order.again = nil
+		c.seek(b, *again)
+	}
 }

@@ -315,7 +315,7 @@ func (w *world) recount() {
 	for _, key := range w.sinks {
 		for p := range w.spread {
 			if at := (place{key, p}); rows[at] > 0 {
-				w.core.Backlog(w.clock(), p, key, w.position[at], rows[at])
+				w.core.Backlog(w.clock(), p, key, w.position[at], rows[at], false)
 			}
 		}
 	}

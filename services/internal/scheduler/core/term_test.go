@@ -89,7 +89,7 @@ func TestLeasesOfAnEarlierTermCount(t *testing.T) {
 	r.holdReads = true
 	r.rejoin(1, Hello{Slots: 2, Running: []hook.Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
 	busy := r.store(sink("u", "b"), 1, 1)
-	r.core.Backlog(r.now, 0, busy.Key, busy.Start, 0)
+	r.core.Backlog(r.now, 0, busy.Key, busy.Start, 0, false)
 	r.pump()
 	require.Len(t, r.given, 2, "no slot is free")
 	r.holdReads = false

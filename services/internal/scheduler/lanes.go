@@ -1,0 +1,52 @@
+package scheduler
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
+)
+
+func (t *term) readLanes(ctx context.Context, r core.LaneRead) {
+	reads := make([]store.LaneRead, len(r.Lanes))
+	for i, l := range r.Lanes {
+		reads[i] = store.LaneRead{Partition: l.Partition, Key: l.Key, Lane: l.Lane, From: l.From, Limit: r.Limit}
+	}
+	var found []hook.LaneRows
+	var sources map[string]core.Source
+	err := t.reading(ctx, func(ctx context.Context) (err error) {
+		if found, err = t.scheduler.deps.Store.ReadLanes(ctx, reads); err == nil {
+			sources, err = t.scheduler.sourcesOf(ctx, len(reads), func(i int) string { return reads[i].Key.SourceID })
+		}
+		return err
+	})
+	if err != nil {
+		t.log.Warn("lanes not read", zap.Int("lanes", len(reads)), zap.Error(err))
+		t.post(func(c *core.Core, now hook.Timestamp) { c.LanesNotRead(now, r) })
+		return
+	}
+	t.post(func(c *core.Core, now hook.Timestamp) { c.LanesRead(now, r, found, sources) })
+}
+
+func (t *term) scanLanes(ctx context.Context, s core.LaneScan) {
+	var page store.LanePage
+	var sources map[string]core.Source
+	err := t.reading(ctx, func(ctx context.Context) (err error) {
+		page, err = t.scheduler.deps.Store.ScanLanes(ctx, store.LaneScan{
+			Partition: s.Partition, Key: s.Key, From: s.From, Lanes: s.Limit, Members: s.Members,
+		})
+		if err == nil {
+			sources, err = t.scheduler.sourcesOf(ctx, 1, func(int) string { return s.Key.SourceID })
+		}
+		return err
+	})
+	if err != nil {
+		t.log.Warn("lanes not scanned", zap.Stringer("key", s.Key), zap.Error(err))
+		t.post(func(c *core.Core, now hook.Timestamp) { c.LanesNotScanned(now, s) })
+		return
+	}
+	t.post(func(c *core.Core, now hook.Timestamp) { c.LanesScanned(now, s, page.Lanes, page.Next, page.More, sources) })
+}
