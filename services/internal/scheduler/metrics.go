@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -10,10 +11,10 @@ import (
 	"ankusa.dev/services/internal/store"
 )
 
-// metrics of a scheduler. Labels come from the configuration alone: sink types and sources that exist.
+// metrics of a scheduler. Labels are types of sinks and words of ours, but for the sources of dead letters.
 type metrics struct {
 	deliveries   *prometheus.CounterVec
-	deadLettered *prometheus.CounterVec
+	deadLettered *deadLetters
 	configErrors *prometheus.CounterVec
 	transitions  *prometheus.CounterVec
 	leading      prometheus.Gauge
@@ -27,9 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_deliveries_total", Help: "Attempts that ended and were settled, by result.",
 		}, []string{"result", "sink"}),
-		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ankusa_dispatch_dead_lettered_total", Help: "Deliveries that were given up.",
-		}, []string{"source_id", "sink"}),
+		deadLettered: newDeadLetters(),
 		configErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_config_errors_total", Help: "Permanent failures that are the operator's to mend, by type of sink.",
 		}, []string{"sink"}),
@@ -38,7 +37,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"sink", "state"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered, m.configErrors, m.transitions, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered.total, m.configErrors, m.transitions, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64
@@ -52,6 +51,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"runners":       {"Sink-runners that are known.", func(s core.Stats) float64 { return float64(s.Runners) }},
 		"slots":         {"Attempts that the connected runners can take.", func(s core.Stats) float64 { return float64(s.Slots) }},
 		"keys":          {"Sinks with work.", func(s core.Stats) float64 { return float64(s.Keys) }},
+		"lanes":         {"Lanes of ordered sinks whose heads are claimed or wait.", func(s core.Stats) float64 { return float64(s.Lanes) }},
+		"lanes_blocked": {"Lanes whose heads wait for another attempt.", func(s core.Stats) float64 { return float64(s.LanesBlocked) }},
 		"breakers_open": {"Breakers that are not closed.", func(s core.Stats) float64 { return float64(s.BreakersOpen) }},
 		"tenants":       {"Tenants with work.", func(s core.Stats) float64 { return float64(s.Tenants) }},
 		"scan_restarts": {"Scans of this term that began again, since they found fewer rows than the counters promised.", func(s core.Stats) float64 { return float64(s.Restarts) }},
@@ -97,7 +98,7 @@ func (m *metrics) settled(batch []store.Settlement) {
 		s := &batch[i]
 		m.deliveries.WithLabelValues(result(s), s.Delivery.Key.Type).Inc()
 		if s.Verdict.Kind == hook.Bury {
-			m.deadLettered.WithLabelValues(s.Delivery.Key.SourceID, s.Delivery.Key.Type).Inc()
+			m.deadLettered.count(s.Delivery.Key.SourceID, s.Delivery.Key.Type, time.Now())
 			if h := s.Verdict.State.History; len(h) > 0 && h[len(h)-1].Class == hook.PermanentConfig {
 				m.configErrors.WithLabelValues(s.Delivery.Key.Type).Inc()
 			}
