@@ -200,7 +200,7 @@ func judge(l *lease, o hook.Outcome) hook.Outcome {
 	}
 	switch why := context.Cause(l.ctx); {
 	case errors.Is(why, errTimeout):
-		o.Class, o.Reason = hook.TimedOut, fmt.Sprintf("attempt_timeout %dms", l.Timeout.Milliseconds())
+		o.Class, o.Reason = hook.TimedOut, fmt.Sprintf("attempt_timeout %dms", l.limit.Milliseconds())
 	case errors.Is(why, errCut):
 		o.Class, o.Reason = hook.Transient, "runner stopped"
 	}

@@ -27,9 +27,10 @@ var (
 	errCut     = errors.New("runner stopped")
 )
 
-// lease is one attempt that this runner has accepted.
+// lease is one attempt that this runner has accepted. It ends after limit, whether a leader serves or not.
 type lease struct {
 	wire.Attempt
+	limit   time.Duration
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	arrived time.Time

@@ -144,10 +144,10 @@ func (r *Runner) stay(ctx context.Context, done <-chan struct{}) {
 
 // begin opens a lease's time.
 func (r *Runner) begin(a *wire.Attempt) *lease {
-	l := &lease{Attempt: *a, arrived: time.Now()}
+	l := &lease{Attempt: *a, limit: min(a.Timeout, a.Left), arrived: time.Now()}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l.ctx, l.cancel = ctx, cancel
-	deadline, release := context.WithDeadlineCause(ctx, l.arrived.Add(a.Timeout), errTimeout)
+	deadline, release := context.WithDeadlineCause(ctx, l.arrived.Add(l.limit), errTimeout)
 	l.ctx = deadline
 	l.cancel = func(cause error) { cancel(cause); release() }
 	return l

@@ -216,6 +216,35 @@ func TestL16_AnAttemptEndsWithItsTime(t *testing.T) {
 	})
 }
 
+func TestAnAttemptOutlivesItsLeaderAndNotItsLease(t *testing.T) {
+	inBubble(t, nil, func(h *harness) {
+		h.sink.deliver = hang
+		f := h.joined(1)
+		began := time.Now()
+		short := attempt(2)
+		short.Left = 20 * time.Second
+		f.lease(attempt(1), short)
+		synctest.Wait()
+		f.finish(errGone)
+		f = h.stream() // no leader welcomes it
+		time.Sleep(time.Until(began.Add(20*time.Second - time.Millisecond)))
+		require.Equal(t, 2, h.sink.count())
+		running, ended := h.runner.book.counts()
+		require.Equal(t, []int{2, 0}, []int{running, ended}, "nobody but a leader takes a lease back")
+		time.Sleep(2 * time.Millisecond)
+		running, ended = h.runner.book.counts()
+		require.Equal(t, []int{1, 1}, []int{running, ended})
+		time.Sleep(10 * time.Second)
+		running, ended = h.runner.book.counts()
+		require.Equal(t, []int{0, 2}, []int{running, ended})
+		f.finish(errGone)
+		f = h.joined(2)
+		require.Len(t, f.hello.Unacknowledged, 2)
+		require.Equal(t, "attempt_timeout 20000ms", f.hello.Unacknowledged[0].Outcome.Reason)
+		require.Equal(t, "attempt_timeout 30000ms", f.hello.Unacknowledged[1].Outcome.Reason)
+	})
+}
+
 func TestASuccessAtTheLastMomentIsASuccess(t *testing.T) {
 	inBubble(t, nil, func(h *harness) {
 		h.sink.deliver = func(ctx context.Context, _ *sink.Delivery) hook.Outcome {

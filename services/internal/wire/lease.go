@@ -31,7 +31,7 @@ type Attempt struct {
 	Number uint32
 	// Timeout of the attempt, counted from its arrival.
 	Timeout time.Duration
-	// Left until the lease ends, counted from its arrival; at least Timeout.
+	// Left until the lease ends, counted from its arrival, whatever happens.
 	Left time.Duration
 	// SourceRevision that the leader knows, and the Incarnation of the source that the row is bound to.
 	SourceRevision hook.Timestamp
@@ -86,8 +86,10 @@ func readAttempt(p *dispatchv1.Attempt, a *Attempt) (err error) {
 	switch {
 	case p.GetAttempt() == 0:
 		return malformed("attempt")
-	case a.Timeout == 0, a.Left < a.Timeout:
+	case a.Timeout == 0:
 		return malformed("timeout")
+	case a.Left == 0:
+		return malformed("lease")
 	case len(p.GetReplayId()) > maxReplayID:
 		return malformed("replay_id")
 	case len(p.GetClaimRef()) > maxClaimRef:

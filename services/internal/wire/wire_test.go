@@ -172,7 +172,7 @@ func TestMalformedAttemptsAreRefused(t *testing.T) {
 		"negative nanos":     func(a *dispatchv1.Attempt) { a.Timeout.Nanos = -1 },
 		"huge nanos":         func(a *dispatchv1.Attempt) { a.Timeout.Nanos = 1e9 },
 		"huge lease":         func(a *dispatchv1.Attempt) { a.Lease.Seconds = 1 << 62 },
-		"lease below":        func(a *dispatchv1.Attempt) { a.Lease = durationpb.New(time.Second) },
+		"no lease":           func(a *dispatchv1.Attempt) { a.Lease = nil },
 		"long replay id":     func(a *dispatchv1.Attempt) { a.ReplayId = strings.Repeat("a", 65) },
 		"long claim ref":     func(a *dispatchv1.Attempt) { a.ClaimRef = strings.Repeat("a", 513) },
 		"nothing but a name": func(a *dispatchv1.Attempt) { proto.Reset(a) },
