@@ -136,7 +136,9 @@ func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Option
 		L0StopWritesThreshold:       1000,
 		FlushDelayDeleteRange:       10 * time.Second,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
+		CompactionConcurrencyRange:  oneCompaction,
 	}
+	p.Experimental.CompactionScheduler = &compactions{}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 		p.Levels[i].BlockSize = blockBytes
