@@ -78,7 +78,7 @@ func (s *Scheduler) revised(src *source.Source) {
 	}
 }
 
-// maxSources bounds a listing.
+// maxSources bounds a listing. A tenant with more gets an error.
 const maxSources = 10_000
 
 // ListSources reads all sources of a tenant.
@@ -88,7 +88,7 @@ func (s *Scheduler) ListSources(ctx context.Context, req *adminv1.ListSourcesReq
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	list, err := s.deps.Store.ListSources(ctx, req.GetTenant(), "", maxSources)
+	list, err := s.deps.Store.ListSources(ctx, req.GetTenant(), maxSources)
 	if err != nil {
 		return nil, s.adminError("list sources", err)
 	}
@@ -203,6 +203,8 @@ func (s *Scheduler) adminError(what string, err error) error {
 		return wire.Error(codes.AlreadyExists, "source_exists", nil)
 	case errors.Is(err, store.ErrSourceNotFound), errors.Is(err, store.ErrSourceChanged):
 		return wire.Error(codes.NotFound, "source_not_found", nil)
+	case errors.Is(err, store.ErrTooManySources):
+		return wire.Error(codes.ResourceExhausted, "too_many_sources", nil)
 	case errors.Is(err, store.ErrBadCursor):
 		return wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": "cursor"})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ankusa.dev/services/internal/hook"
@@ -16,19 +17,45 @@ var (
 	ErrSourceExists = errors.New("source exists")
 	// ErrSourceNotFound: the owner has no source of that name.
 	ErrSourceNotFound = errors.New("source not found")
+	// ErrTooManySources: the owner has more sources than were asked for.
+	ErrTooManySources = errors.New("too many sources")
 )
 
 // CreateSource stores a new source under a new incarnation, which rows carry, and returns it as stored.
 func (s *Store) CreateSource(ctx context.Context, in *source.Source) (*source.Source, error) {
 	out := *in
-	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{}, attempts, func(t kv.Txn) error {
-		if _, err := t.Get(ctx, guardKey(in.Tenant, in.Name)); !errors.Is(err, kv.ErrNotFound) {
-			return orElse(err, ErrSourceExists)
+	var tried []uint64 // incarnations, each unique to a try
+	err := s.surely(ctx, kv.UpdateOptions{}, func(t kv.Txn) error {
+		g, err := readGuard(ctx, t, in.Tenant, in.Name)
+		switch {
+		case err == nil && slices.Contains(tried, g.incarnation):
+			out.Incarnation, out.Revision = g.incarnation, hook.Timestamp(g.incarnation)
+			return nil
+		case err == nil:
+			return ErrSourceExists
+		case !errors.Is(err, ErrSourceNotFound):
+			return err
 		}
 		out.Incarnation = uint64(t.Timestamp())
+		tried = append(tried, out.Incarnation)
 		return putSource(t, &out, 0)
 	})
 	return wrapSource("create", in, &out, err)
+}
+
+// fateTries bounds the tries at a commit whose fate stays unknown.
+const fateTries = 3
+
+// surely is kv.Retry, and tries again where it is unknown whether a commit has landed. Every try writes a key that those
+// before have written, so that at most one of them lands, and fn tells from what it reads whether one has.
+func (s *Store) surely(ctx context.Context, o kv.UpdateOptions, fn func(kv.Txn) error) (err error) {
+	for range fateTries {
+		_, err = kv.Retry(ctx, s.kv, o, attempts, fn)
+		if !errors.Is(err, kv.ErrUndetermined) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // UpdateSource replaces a source and keeps its incarnation; whatever is fixed for an incarnation must be unchanged,
@@ -56,13 +83,6 @@ func readGuard(ctx context.Context, r kv.Reader, owner, name string) (guard, err
 		return guard{}, err
 	}
 	return decodeGuard(b)
-}
-
-func orElse(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 func wrapSource(verb string, in, out *source.Source, err error) (*source.Source, error) {
@@ -104,20 +124,15 @@ func (s *Store) Source(ctx context.Context, owner, name string) (out *source.Sou
 	return out, nil
 }
 
-// ListSources returns at most limit sources of an owner by name, those after a name.
-func (s *Store) ListSources(ctx context.Context, owner, after string, limit int) (out []*source.Source, err error) {
-	all := clusterKey(famSource).text(owner).all()
-	if after != "" {
-		all.From = successor(sourceKey(owner, after))
-	}
-	err = s.kv.View(ctx, func(r kv.Reader) error {
-		pairs, err := r.Scan(ctx, kv.Scan{Range: all, Limit: limit})
-		for i := 0; i < len(pairs) && err == nil; i++ {
-			var src *source.Source
-			if src, err = source.Unmarshal(pairs[i].Value); err == nil {
-				out = append(out, src)
-			}
+// ListSources returns all sources of an owner by name, read page by page, or fails with ErrTooManySources where there
+// are more than most.
+func (s *Store) ListSources(ctx context.Context, owner string, most int) (out []*source.Source, err error) {
+	err = s.pages(ctx, clusterKey(famSource).text(owner).all(), func(p kv.Pair) error {
+		if len(out) == most {
+			return ErrTooManySources
 		}
+		src, err := source.Unmarshal(p.Value)
+		out = append(out, src)
 		return err
 	})
 	if err != nil {
@@ -159,11 +174,16 @@ func (s *Store) setClosed(
 // RemoveSource deletes a source of the given incarnation that stays closed until the deletion has committed, or fails
 // with ErrSourceChanged.
 func (s *Store) RemoveSource(ctx context.Context, owner, name string, incarnation uint64) error {
-	_, err := kv.Retry(ctx, s.kv, kv.UpdateOptions{Bound: CommitBound}, attempts, func(t kv.Txn) error {
+	tried := false
+	err := s.surely(ctx, kv.UpdateOptions{Bound: CommitBound}, func(t kv.Txn) error {
 		g, err := readGuard(ctx, t, owner, name)
+		if tried && errors.Is(err, ErrSourceNotFound) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
+		tried = true
 		if t.Timestamp().Add(CommitBound) >= g.closed || g.incarnation != incarnation {
 			return ErrSourceChanged
 		}
