@@ -39,8 +39,8 @@ type Config struct {
 	Runner Runner `key:"runner"`
 	// What HTTP sinks may reach, checked when a source is written and again when a connection is opened.
 	Egress Egress `key:"egress"`
-	// Sources by name. They are created or updated in the store at the start of the scheduler; stored ones that are not
-	// named here stay. A value that is interpolated in a source is always text.
+	// Sources by name. They are created or updated in the store as a scheduler starts, so that the file of the last to
+	// start decides; stored ones that are not named here stay. A value that is interpolated in a source is always text.
 	Sources Sources `key:"sources"`
 }
 

@@ -19,8 +19,11 @@ type sourceStore interface {
 	UpdateSource(ctx context.Context, s *source.Source) (*source.Source, error)
 }
 
-// applySources creates the sources that the store lacks and updates those that differ. It removes none. Several
-// processes may do it at once. A source that the store cannot take as it is fails with a *config.Error.
+// applySources creates the sources that the store lacks and updates those that differ. It removes none. Every scheduler
+// does it as it starts, not as it begins to lead: a file takes effect when its process starts and never again, so that a
+// standby with an old file brings nothing back when it takes over. Several may do it at once: with one file between them
+// they end where one of them would, and each source gets one incarnation. A source that the store cannot take as it is
+// fails with a *config.Error.
 func applySources(ctx context.Context, s sourceStore, list []*source.Source, log *zap.Logger) error {
 	for _, one := range list {
 		change, err := applySource(ctx, s, one)

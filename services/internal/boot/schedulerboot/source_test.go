@@ -11,6 +11,7 @@ import (
 
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
 )
@@ -104,6 +105,33 @@ func TestL47_AStoredSourceThatCannotBeReadIsReplaced(t *testing.T) {
 	s := &shelf{sources: map[string]*source.Source{"a": newSource("a", nil)}, corrupt: true}
 	require.NoError(t, apply(t, s, newSource("a", nil)))
 	require.Equal(t, []string{"update a"}, s.writes)
+}
+
+func TestSchedulersThatStartAtOnceEndWhereOneWould(t *testing.T) {
+	port, err := local.OpenMem(zap.NewNop())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, port.Close()) }()
+	st, err := store.Open(t.Context(), port, store.Options{})
+	require.NoError(t, err)
+	together := func(list ...*source.Source) {
+		errs := make(chan error)
+		for range 8 {
+			go func() { errs <- applySources(t.Context(), st, list, zap.NewNop()) }()
+		}
+		for range 8 {
+			require.NoError(t, <-errs)
+		}
+	}
+	together(newSource("a", nil), newSource("b", nil))
+	before, err := st.ListSources(t.Context(), "default", 10)
+	require.NoError(t, err)
+	require.Len(t, before, 2)
+	together(newSource("a", func(s *source.Source) { s.MaxHeaders = 3 }), newSource("b", nil))
+	after, err := st.ListSources(t.Context(), "default", 10)
+	require.NoError(t, err)
+	require.Equal(t, 3, after[0].MaxHeaders)
+	require.Equal(t, before[0].Incarnation, after[0].Incarnation)
+	require.Equal(t, before[1], after[1], "nobody writes what is as it should be")
 }
 
 func TestASpreadThatDiffersFromTheStoredOneIsABadConfiguration(t *testing.T) {
