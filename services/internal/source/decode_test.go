@@ -95,7 +95,7 @@ bad name:
   dedupe: {preset: github, json: "a.#.b", ttl_seconds: -1}
   max_headers: many
   sinks:
-    - {type: http, url: "ftp://x", method: get, headers: {X-Ankusa-Id: v}, ordered: true, pool: {}}
+    - {type: http, url: "ftp://x", method: get, headers: {X-Ankusa-Id: v}, ordered: true, ordering_key: {header: Authorization}, pool: {}}
     - {type: rabbitmq, url: amqp://secret}
     - {type: fax, number: 1}
 `), source.Rules{})
@@ -115,9 +115,9 @@ bad name:
 		`sources.bad name.sinks.0.method must be one of post, put, patch, got get`,
 		`sources.bad name.sinks.0.headers.x-ankusa-id must be a header name that the delivery does not set itself, got x-ankusa-id`,
 		`sources.bad name.sinks.0.secret must be 1 to 8 secrets unless allow_unsigned is true, got none`,
-		`sources.bad name.sinks.0.ordered ordered is not supported yet`,
 		`sources.bad name.sinks.1.type rabbitmq is not supported yet`,
 		`sources.bad name.sinks.2.type must be one of log, http, got fax`,
+		`sources.bad name.sinks.0.ordering_key.header must be a header that is stored with the hook, got authorization`,
 	}
 	require.ElementsMatch(t, want, strings.Split(err.Error(), "\n"))
 }

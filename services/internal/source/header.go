@@ -28,6 +28,10 @@ func Forwardable(name string) bool {
 	return !neverForwarded[name] && !strings.HasPrefix(name, OwnPrefix)
 }
 
+// Stored says whether a header of a request is kept with its hook. What is forwarded nowhere is not, but for the content
+// type, which is the hook's. name is in lower case.
+func Stored(name string) bool { return name == "content-type" || Forwardable(name) }
+
 // Settable says whether a sink may be configured to send a header. name is in lower case.
 func Settable(name string) bool {
 	return !slices.Contains(notSettable, name) && !strings.HasPrefix(name, OwnPrefix)

@@ -16,7 +16,8 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// maxKey is the longest key that is kept as it is. A longer one, and one that no header could carry, is kept as its hash.
+// maxKey is the longest key that is kept as it is. A longer one is kept as its hash, and so is a dedupe key that no
+// header could carry.
 const maxKey = 200
 
 // maxOrderingBody is the most bytes of a body, inflated if need be, in which an ordering key is looked for.
@@ -49,19 +50,26 @@ func (d *Dedupe) Key(h *hook.Hook, limit int) string {
 			header, path = "", p[1:]
 		}
 	}
-	return readKey(h, header, path, limit)
+	return shorten(readKey(h, header, path, limit))
 }
 
-// read returns the lane of a hook, or an empty text where its key cannot be read.
-func (k OrderingKey) read(h *hook.Hook) string { return readKey(h, k.Header, k.JSON, maxOrderingBody) }
+// Lane reads the key of a hook's lane, as its bytes are, of at most 1 MiB of the body, inflated if need be. It is empty
+// where there is none to be read, and never longer than 200 bytes: a longer one is its hash.
+func (k OrderingKey) Lane(h *hook.Hook) string {
+	lane := readKey(h, k.Header, k.JSON, maxOrderingBody)
+	if len(lane) > maxKey {
+		return hashed(lane)
+	}
+	return lane
+}
 
 func readKey(h *hook.Hook, header, path string, limit int) string {
 	switch {
 	case header != "":
 		value, _ := h.Header(header)
-		return shorten(value)
+		return value
 	case path != "":
-		return shorten(jsonKey(h, path, limit))
+		return jsonKey(h, path, limit)
 	default:
 		return ""
 	}
@@ -71,6 +79,10 @@ func shorten(key string) string {
 	if len(key) <= maxKey && ValidHeaderValue(key) && strings.Trim(key, " \t") == key {
 		return key
 	}
+	return hashed(key)
+}
+
+func hashed(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -13,8 +13,10 @@ const (
 )
 
 var (
-	sinkTypes  = []string{SinkLog, SinkHTTP}
-	sinkNotYet = []string{"rabbitmq", "kafka", "nats", "redis", "sqs", "google_pubsub"}
+	sinkTypes = []string{SinkLog, SinkHTTP}
+	// sinkOrdered are the types that confirm a hook before the next one of its lane is sent, and so keep a lane's order.
+	sinkOrdered = []string{SinkLog, SinkHTTP}
+	sinkNotYet  = []string{"rabbitmq", "kafka", "nats", "redis", "sqs", "google_pubsub"}
 )
 
 // Sink is one destination of a source's hooks.

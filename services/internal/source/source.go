@@ -118,7 +118,7 @@ func (s *Source) Bindings(tenant string, h *hook.Hook) []Binding {
 	for i, sink := range s.Sinks {
 		list[i].Key = hook.SinkKey{Tenant: tenant, SourceID: id, Index: uint16(i), Type: sink.Type}
 		if list[i].Ordered = sink.Ordered; sink.Ordered {
-			list[i].Lane = sink.OrderingKey.read(h)
+			list[i].Lane = sink.OrderingKey.Lane(h)
 		}
 	}
 	return list

@@ -15,7 +15,7 @@ func (s *Source) Part(h *hook.Hook) uint32 {
 	sum := fnv.New32a()
 	switch lane, ordered := s.laneKey(); {
 	case ordered:
-		_, _ = sum.Write([]byte(lane.read(h)))
+		_, _ = sum.Write([]byte(lane.Lane(h)))
 	case h.DedupeKey != "":
 		_, _ = sum.Write([]byte(h.DedupeKey))
 	default:

@@ -11,9 +11,6 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// orderedBuilt opens ordered sinks. Everything else about them is in place; nothing leases lanes yet.
-const orderedBuilt = false
-
 // Rules are what the validity of a source depends on beside itself.
 type Rules struct {
 	// TenantFromURL: requests name their tenant, so that strangers choose it for a shared source.
@@ -274,8 +271,8 @@ func (s Sink) validate(f *Faults, key string) {
 
 func (s Sink) validateOrder(f *Faults, key string) {
 	switch {
-	case s.Ordered && !orderedBuilt:
-		f.notYet(at(key, "ordered"), "ordered")
+	case s.Ordered && !slices.Contains(sinkOrdered, s.Type):
+		f.must(at(key, "ordered"), "false for a type of sink that keeps no order", s.Ordered)
 	case !s.Ordered && s.OrderingKey != OrderingKey{}:
 		f.must(at(key, "ordering_key"), "absent unless ordered is true", "a key")
 	}
@@ -283,6 +280,9 @@ func (s Sink) validateOrder(f *Faults, key string) {
 		f.must(at(key, "ordering_key"), "one of header, json", "both")
 	}
 	keyPlace(f, at(key, "ordering_key"), s.OrderingKey.Header, s.OrderingKey.JSON)
+	if h := strings.ToLower(s.OrderingKey.Header); h != "" && !Stored(h) {
+		f.must(at(key, "ordering_key.header"), "a header that is stored with the hook", h)
+	}
 }
 
 func (h HTTP) validate(f *Faults, key string) {

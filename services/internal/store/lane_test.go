@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -251,6 +252,24 @@ func TestAMemberThatFailsStaysInPlaceAndIsWokenOnce(t *testing.T) {
 	b.settle(leader, settled(members[1], hook.Discard))
 	require.Empty(t, b.keys(famLane))
 	require.Zero(t, b.outstanding())
+}
+
+// TestAMemberThatWasNeverAttemptedLeavesNoTombstoneAmongDueRows: only what was written is deleted.
+func TestAMemberThatWasNeverAttemptedLeavesNoTombstoneAmongDueRows(t *testing.T) {
+	b := newBench(t, nil)
+	src, leader := b.source("s", 1), b.lead()
+	_, groups := b.commit(b.recorded(), inLane(incoming(src, "acme", "", nil), 0, "k"))
+	member := b.rows(groups)[0]
+	written := 0
+	b.port.SetHooks(faultkv.Hooks{Before: func(_ context.Context, c faultkv.Commit) error {
+		for _, k := range c.Keys {
+			require.False(t, bytes.HasPrefix(k, dueFamily(member.Partition, member.Key)), "%x", k)
+		}
+		written += len(c.Keys)
+		return nil
+	}})
+	b.settle(leader, settled(member, hook.Complete))
+	require.NotZero(t, written)
 }
 
 func TestAMembersDeadLetterKeepsItsLane(t *testing.T) {

@@ -62,7 +62,8 @@ func setKey(p *dispatchv1.SinkKey, k hook.SinkKey) {
 	p.Tenant, p.SourceId, p.Index, p.Type = k.Tenant, k.SourceID, uint32(k.Index), k.Type
 }
 
-// ReadRow reads a row. An unordered row with a lane or a place is refused.
+// ReadRow reads a row. An unordered row with a lane or a place is refused, and so is a lane member without a place or a
+// version: a wake-up, which is the leader's alone.
 func ReadRow(p *dispatchv1.Row) (hook.Row, error) {
 	partition, err := readPartition(p.GetPartition())
 	if err != nil {
@@ -82,8 +83,11 @@ func ReadRow(p *dispatchv1.Row) (hook.Row, error) {
 		Ordered: p.GetOrdered(), Lane: string(p.GetLane()),
 		Place: hook.Place{Start: hook.Timestamp(p.GetMemberStart()), Index: p.GetMemberIndex()},
 	}
-	if len(r.Lane) > maxLane || !r.Ordered && (r.Lane != "" || r.Place != hook.Place{}) {
+	switch {
+	case len(r.Lane) > maxLane || !r.Ordered && (r.Lane != "" || r.Place != hook.Place{}):
 		return hook.Row{}, malformed("lane")
+	case r.Ordered && (r.Version == 0 || r.Place.Start == 0):
+		return hook.Row{}, malformed("version or member_start")
 	}
 	return r, nil
 }

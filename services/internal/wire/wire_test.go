@@ -135,6 +135,8 @@ func TestMalformedRowsAreRefused(t *testing.T) {
 		"long id":         func(r *dispatchv1.Row) { r.HookId = make([]byte, 17) },
 		"long lane":       func(r *dispatchv1.Row) { r.Lane = make([]byte, 257) },
 		"lane unordered":  func(r *dispatchv1.Row) { r.Ordered = false },
+		"a wake-up":       func(r *dispatchv1.Row) { r.Version = 0 },
+		"no place":        func(r *dispatchv1.Row) { r.MemberStart = 0 },
 		"empty tenant":    func(r *dispatchv1.Row) { r.Key.Tenant = "" },
 		"tenant slash":    func(r *dispatchv1.Row) { r.Key.Tenant = "a/b" },
 		"long tenant":     func(r *dispatchv1.Row) { r.Key.Tenant = strings.Repeat("a", 65) },

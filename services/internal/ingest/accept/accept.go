@@ -195,6 +195,9 @@ func (a *Acceptor) try(ctx context.Context, t Target, headers []hook.Header, bod
 	if err != nil {
 		return a.failed(ctx, err)
 	}
+	if out.Kind == Committed {
+		in.countKeyless(r.incoming.Bindings)
+	}
 	return out
 }
 

@@ -167,6 +167,67 @@ func TestL19_TenantsThatShareASourceShareNoKey(t *testing.T) {
 	}
 }
 
+// TestL11_ADoubtAboutABatchAcrossAChangeOfOrderNamesBothKindsOfRows: each is looked for in a place of its own.
+func TestL11_ADoubtAboutABatchAcrossAChangeOfOrderNamesBothKindsOfRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := accept.Default()
+		c.CommitsInFlight = 1
+		b := setUp(t, c, plain("default", "a"))
+		calls := 0
+		b.writer.fail(func([]store.Incoming) error {
+			if calls++; calls == 1 {
+				time.Sleep(5 * time.Second)
+				return nil
+			}
+			return kv.ErrUndetermined
+		})
+		var wg sync.WaitGroup
+		post := func() { wg.Go(func() { b.post(t.Context(), "a", "x") }) }
+		post()
+		synctest.Wait()
+		post()
+		synctest.Wait()
+		ordered := plain("default", "a")
+		ordered.Sinks[0].Ordered, ordered.Revision = true, 2
+		b.shelf.put(ordered)
+		time.Sleep(2 * time.Second)
+		post()
+		wg.Wait()
+		key := hook.SinkKey{Tenant: "default", SourceID: "a", Type: "log"}
+		require.Equal(t, []store.Binding{{Key: key}, {Key: key, Ordered: true}}, b.notifier.uncertain)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+func TestAHookWithoutAnOrderingKeyGoesToTheKeylessLaneAndCounts(t *testing.T) {
+	const missing = "ankusa_dispatch_lane_key_missing_total"
+	s := deduping("a")
+	s.Sinks = []source.Sink{
+		{Type: source.SinkHTTP, Ordered: true, OrderingKey: source.OrderingKey{Header: "x-entity"}},
+		{Type: source.SinkLog, Ordered: true},
+	}
+	b := setUp(t, accept.Default(), s)
+	for i, want := range []struct {
+		id, lane string
+		keyless  float64
+	}{{"1", "e-1", 0}, {"2", "", 1}, {"2", "", 1}, {"3", "", 2}} {
+		headers := []hook.Header{id(want.id)}
+		if want.lane != "" {
+			headers = append(headers, hook.Header{Name: "X-Entity", Value: want.lane})
+		}
+		r := b.post(t.Context(), "a", "x", headers...)
+		require.Contains(t, []accept.Kind{accept.Committed, accept.Duplicate}, r.Kind)
+		require.Equal(t, want.keyless, b.counted(t, missing, "sink", "http"), "request %d", i)
+	}
+	for i, batch := range b.writer.batches {
+		bound := batch[0].Bindings
+		require.True(t, bound[0].Ordered, "never unordered")
+		require.Equal(t, []string{"e-1", "", "", ""}[i], bound[0].Lane)
+		require.Empty(t, bound[1].Lane)
+	}
+	require.Zero(t, b.counted(t, missing, "sink", "log"), "a sink without a key misses none")
+}
+
 func TestAnUnknownSourceIsToldFromAStoreThatCannotAnswer(t *testing.T) {
 	b := setUp(t, accept.Default(), plain("acme", "a"))
 	for _, name := range []string{"b", "", "acme.b", "a", "default.a", "acme.a.b", "ankusa:lifecycle", "%2e"} {

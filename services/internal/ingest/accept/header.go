@@ -43,5 +43,5 @@ func mayLeave(name string) bool {
 		}
 		lower[i] = c
 	}
-	return string(lower) == "content-type" || source.Forwardable(string(lower))
+	return source.Stored(string(lower))
 }

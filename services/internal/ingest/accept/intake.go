@@ -19,12 +19,15 @@ type intake struct {
 	series   *series
 	label    string
 	failures prometheus.Counter
+	keyless  []prometheus.Counter // one for each sink; nil for those without an ordering key
 }
 
 func (a *Acceptor) intake(s *source.Source) *intake {
 	in := &intake{source: s, id: s.ID(), verifier: verify.New(s.Verify), ordered: s.Ordered()}
 	if !in.ordered {
 		in.own = bindings(s.Bindings(s.Tenant, nil))
+	} else {
+		in.keyless = a.metrics.keylessOf(s)
 	}
 	in.series, in.label = a.metrics.of(in.id)
 	if in.verifier != nil {
@@ -40,6 +43,15 @@ func (in *intake) bindingsFor(tenant string, h *hook.Hook) []store.Binding {
 		return in.own
 	}
 	return bindings(in.source.Bindings(tenant, h))
+}
+
+// countKeyless counts what went to a keyless lane although its sink has a key for its lanes.
+func (in *intake) countKeyless(list []store.Binding) {
+	for i, counter := range in.keyless {
+		if counter != nil && list[i].Lane == "" {
+			counter.Inc()
+		}
+	}
 }
 
 func bindings(list []source.Binding) []store.Binding {

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"ankusa.dev/services/internal/source"
 )
 
 // buckets of latencies, in seconds.
@@ -24,6 +26,7 @@ type metrics struct {
 	shed     prometheus.Counter
 	commit   prometheus.Histogram
 	hooks    prometheus.Counter
+	keyless  *prometheus.CounterVec
 
 	mu      sync.Mutex
 	sources map[string]*series
@@ -59,9 +62,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		hooks: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ankusa_wal_commit_batch_size", Help: "Sum of the hooks in all commits.",
 		}),
+		keyless: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_lane_key_missing_total",
+			Help: "Hooks that went to an ordered sink's keyless lane, since their ordering key could not be read.",
+		}, []string{"sink"}),
 		sources: map[string]*series{},
 	}
-	r.MustRegister(m.requests, m.refused, m.failures, m.duration, m.shed, m.commit, m.hooks)
+	r.MustRegister(m.requests, m.refused, m.failures, m.duration, m.shed, m.commit, m.hooks, m.keyless)
 	for _, reason := range []Kind{UnknownSource, PayloadTooLarge, BodyReadFailed, InvalidHeader, StoreUnavailable} {
 		m.refused.WithLabelValues(reason.Code())
 	}
@@ -85,6 +92,17 @@ func (m *metrics) of(id string) (*series, string) {
 	}
 	s.users++
 	return s, id
+}
+
+// keylessOf returns the counter of each sink that has an ordering key. Types of sinks are few.
+func (m *metrics) keylessOf(s *source.Source) []prometheus.Counter {
+	list := make([]prometheus.Counter, len(s.Sinks))
+	for i := range s.Sinks {
+		if sink := &s.Sinks[i]; sink.Ordered && sink.OrderingKey != (source.OrderingKey{}) {
+			list[i] = m.keyless.WithLabelValues(sink.Type)
+		}
+	}
+	return list
 }
 
 // leave ends the series of a source with its last user.

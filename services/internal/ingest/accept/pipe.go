@@ -194,12 +194,12 @@ func notStored(err error) bool {
 
 // uncertain has the leader look for rows that may have landed without being named.
 func (p *pipe) uncertain(s *slot) {
-	seen := map[hook.SinkKey]bool{}
+	seen := map[store.Binding]bool{}
 	var list []store.Binding
 	for i := range s.incoming {
 		for _, b := range s.incoming[i].Bindings {
-			if !seen[b.Key] {
-				seen[b.Key] = true
+			if b.Lane = ""; !seen[b] { // a batch may span the change of a sink to an ordered one
+				seen[b] = true
 				list = append(list, b)
 			}
 		}

@@ -50,6 +50,8 @@ func TestADeliveryCarriesWhatIsKnownAboutTheHook(t *testing.T) {
 	} {
 		require.Equal(t, []string{value}, got[name], name)
 	}
+	d.OrderingKey = "é\x00"
+	require.Equal(t, []string{"%C3%A9%00"}, sent(s, d, signature{})["x-ankusa-ordering-key"], "a lane's key is any bytes")
 	require.NotContains(t, got, "Content-Type", "a hook without a content type is delivered without one")
 }
 
