@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -127,7 +128,7 @@ func (t *term) serveRunner(
 	received := make(chan error, 1)
 	go func() { received <- t.receive(stream, id, conn) }()
 	sent := make(chan error, 1)
-	go func() { sent <- conn.send(ctx, stream, t.scheduler.cfg.Renew) }()
+	go func() { sent <- conn.send(ctx, stream, t.scheduler.pulse()) }()
 	err := t.streamEnd(ctx, received, sent)
 	cancel()
 	t.post(func(c *core.Core, now hook.Timestamp) { t.part(c, now, id, conn) })
@@ -214,6 +215,14 @@ func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 
 // maxAttempts bounds the attempts in one message.
 const maxAttempts = 512
+
+// pulse is the time after which a leader that has nothing to tell says so: never to runners of its own process.
+func (s *Scheduler) pulse() time.Duration {
+	if s.cfg.Exclusive {
+		return math.MaxInt64
+	}
+	return s.cfg.Renew
+}
 
 // send tells the runner what has gathered, until the stream ends. Where there is nothing to tell for as long as the
 // leader takes to renew, it says that: a leader that has been stopped keeps its connections, and nothing else would tell

@@ -34,7 +34,9 @@ type Config struct {
 	Retry hook.RetryPolicy
 	// Lease is how long a leader leads without renewing; Renew is how often it renews.
 	Lease, Renew time.Duration
-	// Exclusive: the store is open in this process alone, so whoever led before is gone, with its runners.
+	// Exclusive: the store is open in this process alone. So whoever led before is gone, with its runners, nobody else can
+	// take the lease, which is not renewed, and runners of the process cannot outlive the leader, which tells them of no
+	// pulse.
 	Exclusive bool
 	// History keeps what happened to deliveries, for Retention.
 	History   bool
@@ -226,12 +228,17 @@ func (s *Scheduler) newRenewal(lease store.Lease, began time.Time) *renewal {
 }
 
 // valid says whether nobody else can lead yet.
-func (r *renewal) valid() bool { return r.left() > 0 }
+func (r *renewal) valid() bool { return r.scheduler.cfg.Exclusive || r.left() > 0 }
 
 func (r *renewal) left() time.Duration { return time.Duration(r.until.Load()) - time.Since(r.began) }
 
-// run renews until the lease has lapsed or is another's.
+// run renews until the lease has lapsed or is another's. In a store of this process alone that cannot happen, and each
+// renewal would be a synced commit that tells nobody anything.
 func (r *renewal) run(ctx context.Context) error {
+	if r.scheduler.cfg.Exclusive {
+		<-ctx.Done()
+		return nil
+	}
 	for sleep(ctx, min(r.scheduler.cfg.Renew, r.left())) {
 		began := time.Since(r.began)
 		lease, err := r.renew(ctx)

@@ -130,8 +130,11 @@ func (b *book) tell() {
 	}
 }
 
-// settle forgets outcomes that stand in the store.
+// settle forgets outcomes that stand in the store: none where a leader only says that it lives.
 func (b *book) settle(leases []hook.Lease) {
+	if len(leases) == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range leases {

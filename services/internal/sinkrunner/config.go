@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,7 +31,8 @@ type Config struct {
 	// 0 to 1 min.
 	Acknowledge time.Duration
 	// Silence is how long a leader may say nothing before another is looked for: at least its lease, as it says something
-	// whenever it renews. Default 5 s; 100 ms to 1 min.
+	// whenever it renews. Default 5 s; 100 ms to 1 min, or 0 for ever, where the leader is of the same process and cannot
+	// be stopped alone.
 	Silence time.Duration
 	// Read bounds one read of the store. Default 5 s; 10 ms to 1 min.
 	Read time.Duration
@@ -42,6 +44,14 @@ func Default() Config {
 		Name: "sink-runner", Slots: 256,
 		Drain: 20 * time.Second, Acknowledge: 5 * time.Second, Silence: 5 * time.Second, Read: 5 * time.Second,
 	}
+}
+
+// silence is Silence as a timer takes it.
+func (c Config) silence() time.Duration {
+	if c.Silence == 0 {
+		return math.MaxInt64
+	}
+	return c.Silence
 }
 
 // Validate returns every fault at once.
@@ -56,7 +66,7 @@ func (c Config) Validate() error {
 	check(c.Slots >= 1 && c.Slots <= 65536, "slots", "1 to 65536", c.Slots)
 	check(c.Drain >= 0 && c.Drain <= 10*time.Minute, "drain", "0 to 10m", c.Drain)
 	check(c.Acknowledge >= 0 && c.Acknowledge <= time.Minute, "acknowledge", "0 to 1m", c.Acknowledge)
-	check(c.Silence >= 100*time.Millisecond && c.Silence <= time.Minute, "silence", "100ms to 1m", c.Silence)
+	check(c.Silence == 0 || c.Silence >= 100*time.Millisecond && c.Silence <= time.Minute, "silence", "0 or 100ms to 1m", c.Silence)
 	check(c.Read >= 10*time.Millisecond && c.Read <= time.Minute, "read", "10ms to 1m", c.Read)
 	return errors.Join(faults...)
 }

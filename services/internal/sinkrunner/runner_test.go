@@ -162,6 +162,17 @@ func TestI4_ALeaderThatFallsSilentIsLeft(t *testing.T) {
 	})
 }
 
+func TestALeaderOfTheSameProcessMaySayNothing(t *testing.T) {
+	inBubble(t, func(c *Config) { c.Silence = 0 }, func(h *harness) {
+		f := h.joined(1)
+		time.Sleep(time.Hour)
+		f.lease(attempt(1))
+		require.Equal(t, hook.Delivered, f.reports(1)[0].Outcome.Class)
+		f.settle(attempt(1).Lease)
+		require.Empty(t, h.leader.streams)
+	})
+}
+
 func TestI4_ALeaderOfALowerEpochIsRefused(t *testing.T) {
 	inBubble(t, nil, func(h *harness) {
 		h.joined(7).finish(errGone)

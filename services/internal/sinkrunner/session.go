@@ -100,7 +100,7 @@ func cancelOn(cancel context.CancelCauseFunc, err error) {
 }
 
 func (r *Runner) welcome(s stream, cancel context.CancelCauseFunc) (epoch uint64, err error) {
-	timer := time.AfterFunc(r.config.Silence, func() { cancel(errWelcome) })
+	timer := time.AfterFunc(r.config.silence(), func() { cancel(errWelcome) })
 	m, err := s.Recv()
 	if !timer.Stop() || err != nil {
 		return 0, errors.Join(errWelcome, err)
@@ -160,11 +160,11 @@ func messages(n news, credit wire.Credit, parting bool) (list []*dispatchv1.Leas
 
 // receive acts on what the leader says until the stream ends, or the leader is silent for too long.
 func (r *Runner) receive(s stream, epoch uint64, cancel context.CancelCauseFunc) error {
-	silence := time.AfterFunc(r.config.Silence, func() { cancel(errSilent) })
+	silence := time.AfterFunc(r.config.silence(), func() { cancel(errSilent) })
 	defer silence.Stop()
 	for {
 		m, err := s.Recv()
-		silence.Reset(r.config.Silence)
+		silence.Reset(r.config.silence())
 		if errors.Is(err, io.EOF) {
 			return errors.New("the leader ended the stream")
 		}

@@ -58,6 +58,9 @@ func New(p *boot.Process, s *store.Store, leader grpc.ClientConnInterface) (*sin
 	c := sinkrunner.Default()
 	c.Name, c.Slots, c.Drain = name(), p.Config.Runner.Slots, p.Config.Runner.Drain
 	c.Acknowledge, c.Silence = config.RunnerAcknowledge, p.Config.Scheduler.Lease
+	if p.Config.Store.Type == config.StoreLocal {
+		c.Silence = 0 // the leader is of this process
+	}
 	return sinkrunner.New(c, sinkrunner.Deps{
 		Leader: leader, Store: s, Sources: sourcecache.Plain(s, sourcecache.Default()),
 		Sinks: sink.Set{source.SinkLog: logsink.New(p.Log), source.SinkHTTP: overHTTP},
