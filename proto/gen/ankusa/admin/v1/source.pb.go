@@ -1070,7 +1070,10 @@ type DeleteSourceRequest struct {
 	// Owner.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Name.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// dead_letter has every pending delivery become a dead letter, as source_gone; empty refuses to delete a source that
+	// has one (source_has_deliveries). Any other value is refused (invalid_filter).
+	Deliveries    string `protobuf:"bytes,3,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1115,6 +1118,13 @@ func (x *DeleteSourceRequest) GetTenant() string {
 func (x *DeleteSourceRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteSourceRequest) GetDeliveries() string {
+	if x != nil {
+		return x.Deliveries
 	}
 	return ""
 }
@@ -1363,10 +1373,13 @@ const file_ankusa_admin_v1_source_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
 	"\x06source\x18\x03 \x01(\v2\x17.ankusa.admin.v1.SourceB\x06\xbaH\x03\xc8\x01\x01R\x06source\"G\n" +
 	"\x14UpdateSourceResponse\x12/\n" +
-	"\x06source\x18\x01 \x01(\v2\x17.ankusa.admin.v1.SourceR\x06source\"A\n" +
+	"\x06source\x18\x01 \x01(\v2\x17.ankusa.admin.v1.SourceR\x06source\"a\n" +
 	"\x13DeleteSourceRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x16\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"deliveries\x18\x03 \x01(\tR\n" +
+	"deliveries\"\x16\n" +
 	"\x14DeleteSourceResponse\",\n" +
 	"\x12ListSourcesRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"`\n" +

@@ -45,7 +45,10 @@ type SourceServiceClient interface {
 	// UpdateSource replaces a source. Where verify.type stays and the secret is left out, or is [REDACTED], the stored one is kept;
 	// likewise for a sink at the same index with the same type.
 	UpdateSource(ctx context.Context, in *UpdateSourceRequest, opts ...grpc.CallOption) (*UpdateSourceResponse, error)
-	// DeleteSource removes a source that has no delivery pending.
+	// DeleteSource removes a source that has no delivery pending, or with deliveries the source and what is pending. It
+	// takes a few seconds, since it waits for commits under way. With deliveries the leading scheduler alone serves it, and
+	// others fail with UNAVAILABLE (dispatch_unavailable). A call that is cut off leaves a source that takes hooks again,
+	// within a minute at the latest, and nothing half done that another call would not finish.
 	DeleteSource(ctx context.Context, in *DeleteSourceRequest, opts ...grpc.CallOption) (*DeleteSourceResponse, error)
 	// ListSources returns all sources of a tenant, by name.
 	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
@@ -126,7 +129,10 @@ type SourceServiceServer interface {
 	// UpdateSource replaces a source. Where verify.type stays and the secret is left out, or is [REDACTED], the stored one is kept;
 	// likewise for a sink at the same index with the same type.
 	UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error)
-	// DeleteSource removes a source that has no delivery pending.
+	// DeleteSource removes a source that has no delivery pending, or with deliveries the source and what is pending. It
+	// takes a few seconds, since it waits for commits under way. With deliveries the leading scheduler alone serves it, and
+	// others fail with UNAVAILABLE (dispatch_unavailable). A call that is cut off leaves a source that takes hooks again,
+	// within a minute at the latest, and nothing half done that another call would not finish.
 	DeleteSource(context.Context, *DeleteSourceRequest) (*DeleteSourceResponse, error)
 	// ListSources returns all sources of a tenant, by name.
 	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
