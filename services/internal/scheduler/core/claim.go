@@ -54,8 +54,9 @@ type claim struct {
 	loser    *runner // lost the last attempt, which is not settled yet
 	accepted bool    // announced
 
-	adopted *adoption
-	lane    *lane // that it is the head of
+	adopted   *adoption
+	lane      *lane         // that it is the head of
+	condemned *condemnation // that it ends by
 	// late is a success that an earlier lease of the delivery reported.
 	late *hook.Outcome
 	// remains: the claim is over but its row stands, so that a scan must come by it.

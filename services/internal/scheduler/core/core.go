@@ -88,8 +88,9 @@ type Core struct {
 	waiting   int // rows remembered until they are due
 	blocked   int // lanes whose heads are among them
 	gate      gate
-	opened    int // breakers that are not closed
-	restarts  int // scans that began again from a key's beginning
+	opened    int     // breakers that are not closed
+	restarts  int     // scans that began again from a key's beginning
+	purging   purging // what is condemned
 	out       Effects
 	unwatched bool
 }
@@ -148,6 +149,7 @@ func (c *Core) Take() Effects {
 	c.dispatch()
 	c.scan()
 	c.sendAsked()
+	c.purge()
 	out := c.out
 	out.Wake = c.wake()
 	c.out = Effects{}

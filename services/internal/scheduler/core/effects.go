@@ -15,6 +15,7 @@ type Effects struct {
 	// Forget removes the records of runners that hold nothing any more.
 	Forget []hook.RunID
 	Events []hook.Event
+	Purged []Purged
 	// Wake is when Tick is due; zero for never.
 	Wake hook.Timestamp
 }

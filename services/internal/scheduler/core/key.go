@@ -30,6 +30,7 @@ type sinkKey struct {
 	queue   queue // claimed, waiting for a slot
 	running int
 	claims  int // in any state
+	purges  int // pages of condemnations under way
 	source  Source
 	ready   node[*sinkKey]
 	stalled bool
@@ -120,7 +121,7 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 
 // retire forgets a key that has nothing left, and its tenant with the last one.
 func (c *Core) retire(k *sinkKey) {
-	if k.claims > 0 || k.parked != 0 || k.hesitates != 0 {
+	if k.claims > 0 || k.purges > 0 || k.parked != 0 || k.hesitates != 0 {
 		return
 	}
 	for _, b := range k.backlogs {

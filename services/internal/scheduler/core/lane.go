@@ -186,6 +186,9 @@ func (c *Core) sendAsked() {
 // LanesRead answers a LaneRead with the rows of each lane, and the sources of the rows by source id.
 func (c *Core) LanesRead(now hook.Timestamp, r LaneRead, found []hook.LaneRows, sources map[string]Source) {
 	c.advance(now)
+	if c.purgedMembers(r, found) {
+		return
+	}
 	for i := range r.Lanes {
 		if l := c.reading(&r, i); l != nil {
 			c.source(l.backlog.key, sources)
@@ -201,6 +204,9 @@ func (c *Core) LanesRead(now hook.Timestamp, r LaneRead, found []hook.LaneRows, 
 // LanesNotRead answers a LaneRead that the store did not.
 func (c *Core) LanesNotRead(now hook.Timestamp, r LaneRead) {
 	c.advance(now)
+	if c.notPurged(r.ID) {
+		return
+	}
 	for i := range r.Lanes {
 		l := c.reading(&r, i)
 		if l == nil {

@@ -18,6 +18,9 @@ func (c *Core) LanesScanned(
 	now hook.Timestamp, s LaneScan, found []hook.LaneRows, next string, more bool, sources map[string]Source,
 ) {
 	c.advance(now)
+	if c.purgedLanes(s, found, next, more) {
+		return
+	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.source(b.key, sources)
 	b.order.open, b.order.from = more, next
@@ -33,6 +36,9 @@ func (c *Core) LanesScanned(
 // LanesNotScanned answers a LaneScan that the store did not: the backlog stays as it is.
 func (c *Core) LanesNotScanned(now hook.Timestamp, s LaneScan) {
 	c.advance(now)
+	if c.notPurged(s.ID) {
+		return
+	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.hesitate(b.key)
 	c.laneScanEnded(b, s.ID)

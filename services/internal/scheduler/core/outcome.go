@@ -135,6 +135,7 @@ func (c *Core) Settled(now hook.Timestamp, start hook.Timestamp, settles []Settl
 			c.again(cl, v, start)
 			continue
 		}
+		c.executed(cl)
 		c.bury(cl)
 	}
 }

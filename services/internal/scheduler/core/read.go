@@ -226,6 +226,10 @@ func (c *Core) bind(cl *claim, at hook.Timestamp) {
 		c.conclude(cl, *late)
 		return
 	}
+	if c.condemns(cl) {
+		c.execute(cl)
+		return
+	}
 	s := cl.key.source
 	if !s.Found || s.Incarnation != cl.Incarnation {
 		c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})

@@ -38,6 +38,8 @@ type rig struct {
 	asked   []Scan // all scans
 	settled []Settle
 	buried  map[hook.Ref]hook.Verdict
+	purged  []Purged
+	keyOf   map[hook.Ref]hook.SinkKey // of all rows
 }
 
 const rigStart = 1_800_000_000_000
@@ -55,7 +57,7 @@ func rigConfig() Config {
 func newRig(t *testing.T, change func(*Config)) *rig {
 	r := &rig{
 		t: t, cfg: rigConfig(), now: hook.FromMillis(rigStart), rows: map[hook.Ref]*hook.Delivery{},
-		sources: map[string]Source{}, buried: map[hook.Ref]hook.Verdict{},
+		sources: map[string]Source{}, buried: map[hook.Ref]hook.Verdict{}, keyOf: map[hook.Ref]hook.SinkKey{},
 	}
 	if change != nil {
 		change(&r.cfg)
@@ -93,6 +95,7 @@ func (r *rig) store(key hook.SinkKey, n, size int) hook.Group {
 		var id hook.ID
 		binary.BigEndian.PutUint64(id[8:], r.hooks)
 		row := hook.Row{Key: key, Hook: id, Due: g.Start, Version: g.Start}
+		r.keyOf[row.Ref()] = key
 		r.rows[row.Ref()] = &hook.Delivery{Row: row, State: hook.State{Incarnation: 1, Size: uint32(size), Sinks: 1}}
 		g.Hooks = append(g.Hooks, id)
 	}
@@ -240,6 +243,7 @@ func (r *rig) keep(e *Effects) {
 	r.acks, r.drops = append(r.acks, e.Acks...), append(r.drops, e.Drops...)
 	r.forgets, r.events = append(r.forgets, e.Forget...), append(r.events, e.Events...)
 	r.asked = append(r.asked, e.Scans...)
+	r.purged = append(r.purged, e.Purged...)
 	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(r.settles, e.Settles...)
 	for _, d := range e.Drops {
 		for i := range r.leases {

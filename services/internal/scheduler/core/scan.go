@@ -57,6 +57,9 @@ func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
 // Scanned answers a Scan. more says that the snapshot has rows behind the page.
 func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bool, sources map[string]Source) {
 	c.advance(now)
+	if c.purged(s, rows, more) {
+		return
+	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	sweeping := b.sweeping
 	b.sweeping = false
@@ -120,6 +123,9 @@ func (c *Core) meet(b *backlog, d *hook.Delivery) *claim {
 // ScanFailed answers a Scan that the store did not: the backlog stays as it is.
 func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	c.advance(now)
+	if c.notPurged(s.ID) {
+		return
+	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.hesitate(b.key)
 	b.sweeping = false

@@ -1,0 +1,258 @@
+package core
+
+import (
+	"math"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// Condemnation is an order to dead-letter what a source has pending.
+type Condemnation struct {
+	ID       uint64
+	SourceID string
+	// At parts the rows that are condemned from those that came later.
+	At hook.Timestamp
+	// Places are where the source has rows. The core owns them.
+	Places []Place
+}
+
+// Place is a partition in which a sink has rows.
+type Place struct {
+	Partition uint8
+	Key       hook.SinkKey
+	From      hook.Timestamp // no row is due before
+	Rows      int64          // how many there are by the counters, or more
+	Ordered   bool           // some may be members of lanes
+}
+
+// Purged says that a condemnation is carried out.
+type Purged struct {
+	ID   uint64
+	Rows int // that it has dead-lettered
+}
+
+// condemnation goes through the places of a source page by page. A page is settled before the next is read, so that
+// other settles never wait for more than one.
+type condemnation struct {
+	Condemnation
+	count    int  // rows that were dead-lettered
+	settling int  // rows that are being
+	reading  bool // a page is under way
+	paused   bool // the store failed a read, or a read is under way that hides a row
+
+	// of the first place: how far its due rows are read, then its lanes
+	begun bool
+	from  hook.Timestamp
+	after hook.ID
+	lanes laneWalk
+	met   int64 // rows that stand in the store
+	// hidden: there are rows that could not be told from rows that have ended.
+	hidden bool
+}
+
+// purging is the condemnation that stands, if any, and the pages under way by their reads.
+type purging struct {
+	now   *condemnation
+	pages map[uint64]page
+}
+
+// page is rows that are being read for a condemnation, which may have been pardoned meanwhile.
+type page struct {
+	of    *condemnation
+	key   *sinkKey
+	limit int // the room that is reserved
+}
+
+const (
+	// purgePage bounds the rows of one page.
+	purgePage = 256
+	// never is later than all times.
+	never = hook.Timestamp(math.MaxUint64)
+)
+
+// Condemned ends the rows of a source that are pending, whatever they wait for: parked, due or not. Those that a runner
+// has are left to it. An earlier condemnation must be over, or pardoned.
+func (c *Core) Condemned(now hook.Timestamp, o Condemnation) {
+	c.advance(now)
+	c.purging.now = &condemnation{Condemnation: o}
+	c.purging.now.arrive()
+}
+
+// Pardoned gives a condemnation up. Rows whose end is being committed are not taken back.
+func (c *Core) Pardoned(now hook.Timestamp, id uint64) {
+	c.advance(now)
+	if d := c.purging.now; d != nil && d.ID == id {
+		c.purging.now = nil
+	}
+}
+
+// condemns says whether a row ends with the source that it belongs to.
+func (c *Core) condemns(cl *claim) bool {
+	d := c.purging.now
+	return d != nil && cl.Key.SourceID == d.SourceID && cl.Version <= d.At
+}
+
+// execute ends a claimed row that is condemned.
+func (c *Core) execute(cl *claim) {
+	cl.condemned = c.purging.now
+	cl.condemned.settling++
+	c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})
+}
+
+// executed notes that the end of a row is committed.
+func (c *Core) executed(cl *claim) {
+	if d := cl.condemned; d != nil {
+		cl.condemned = nil
+		d.settling--
+		d.count++
+	}
+}
+
+// arrive begins with the first place.
+func (d *condemnation) arrive() {
+	d.begun, d.after, d.lanes, d.met, d.hidden = false, hook.ID{}, laneWalk{}, 0, false
+	if len(d.Places) > 0 {
+		d.from = d.Places[0].From
+	}
+}
+
+// purge asks for the next page, or tells that there is none. A place whose tenant has no room waits behind the others.
+func (c *Core) purge() {
+	d := c.purging.now
+	if d == nil || d.paused || d.reading || d.settling > 0 || !c.gate.open {
+		return
+	}
+	for range d.Places {
+		if c.openPage(d) || d.begun {
+			return
+		}
+		d.Places = append(d.Places[1:], d.Places[0])
+		d.arrive()
+	}
+	if len(d.Places) == 0 {
+		c.out.Purged = append(c.out.Purged, Purged{d.ID, d.count})
+		c.purging.now = nil
+	}
+}
+
+// openPage asks for a page of the first place; false where there is no room for one row.
+func (c *Core) openPage(d *condemnation) bool {
+	p := &d.Places[0]
+	k := c.key(p.Key)
+	limit := min(purgePage, c.room(k.tenant))
+	if limit <= 0 {
+		c.retire(k)
+		return false
+	}
+	if d.begun = true; d.lanes.begun {
+		c.openLanes(d, limit)
+		return true
+	}
+	s := Scan{ID: c.beginPage(d, k, limit), Partition: p.Partition, Key: p.Key, From: d.from, After: d.after, Limit: limit}
+	c.out.Scans = append(c.out.Scans, s)
+	return true
+}
+
+// beginPage reserves room for the rows of a page, and numbers its read.
+func (c *Core) beginPage(d *condemnation, k *sinkKey, limit int) (read uint64) {
+	k.purges++
+	d.reading = true
+	c.reserve(k.tenant, limit)
+	if c.purging.pages == nil {
+		c.purging.pages = make(map[uint64]page)
+	}
+	read = c.reads.begin()
+	c.purging.pages[read] = page{d, k, limit}
+	return read
+}
+
+// finishPage takes the answer to a page, unless its condemnation was pardoned meanwhile. False where the read is no page.
+func (c *Core) finishPage(read uint64, take func(*condemnation)) bool {
+	p, known := c.purging.pages[read]
+	if !known {
+		return false
+	}
+	delete(c.purging.pages, read)
+	c.reserve(p.key.tenant, -p.limit)
+	if p.of.reading = false; p.of == c.purging.now {
+		take(p.of)
+	}
+	c.endRead(read)
+	p.key.purges--
+	c.retire(p.key)
+	return true
+}
+
+// purged takes the answer to a page; false where the scan is none.
+func (c *Core) purged(s Scan, rows []hook.Delivery, more bool) bool {
+	return c.finishPage(s.ID, func(d *condemnation) {
+		for i := range rows {
+			if !rows[i].Ordered { // else it is a wake-up, and the member stands in its lane
+				c.seize(d, &rows[i])
+			}
+		}
+		switch {
+		case more:
+			d.from, d.after = rows[len(rows)-1].Due, rows[len(rows)-1].Hook
+		case d.Places[0].Ordered:
+			d.lanes.begun = true
+		default:
+			c.leavePlace(d)
+		}
+	})
+}
+
+// notPurged takes note that the store did not answer; false where the read is no page.
+func (c *Core) notPurged(read uint64) bool { return c.finishPage(read, c.pausePurge) }
+
+// seize ends a row that a page shows, unless a runner has it or it has ended.
+func (c *Core) seize(d *condemnation, row *hook.Delivery) {
+	d.met++
+	cl := c.claims[row.Ref()]
+	switch {
+	case cl == nil && row.Version <= d.At:
+		cl = c.hold(row.Row, ready)
+		cl.newer = cl.newer || cl.key.backlog(cl.Partition).begun(&row.State)
+		cl.Delivery = *row
+	case cl == nil || cl.Version > d.At:
+		return
+	case cl.state == ready:
+	case cl.state == next:
+		c.unqueue(cl)
+	case cl.state == waiting:
+		c.unwait(cl)
+	default:
+		d.hidden = d.hidden || cl.hidden()
+		return
+	}
+	if !cl.windowed {
+		c.enwindowAs(cl, 0) // nobody reads its body
+	}
+	c.execute(cl)
+}
+
+// hidden says whether it is for a read to tell what the claim's row is, while no runner has it.
+func (cl *claim) hidden() bool {
+	return cl.state == reading && cl.adopted == nil || cl.state == rereading || cl.state == settled && cl.remains
+}
+
+// leavePlace goes on to the next place, unless rows of this one are left: some that the counters know of and that are due
+// before the place was said to begin, or some that other reads hide for a moment.
+func (c *Core) leavePlace(d *condemnation) {
+	p := &d.Places[0]
+	switch {
+	case d.met < p.Rows && p.From != 0:
+		p.From = 0
+	case d.hidden:
+		p.Rows = 0
+		c.pausePurge(d)
+	default:
+		d.Places = d.Places[1:]
+	}
+	d.arrive()
+}
+
+func (c *Core) pausePurge(d *condemnation) {
+	d.paused = true
+	c.timers.add(c.now.Add(pause), func(*Core) { d.paused = false })
+}

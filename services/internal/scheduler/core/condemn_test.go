@@ -1,0 +1,311 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+// condemn orders the end of a source's rows, in the places that the store has rows of it in.
+func (r *rig) condemn(source string) {
+	rows := map[hook.SinkKey]int64{}
+	for _, d := range r.rows {
+		if d.Key.SourceID == source {
+			rows[d.Key]++
+		}
+	}
+	o := Condemnation{ID: 1, SourceID: source, At: r.tick()}
+	keys := slices.SortedFunc(maps.Keys(rows), func(a, b hook.SinkKey) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	for _, key := range keys {
+		o.Places = append(o.Places, Place{Key: key, From: r.now.Add(-time.Hour), Rows: rows[key]})
+	}
+	r.core.Condemned(r.now, o)
+	r.pump()
+}
+
+// gone counts the rows that ended with their source.
+func (r *rig) gone(keys ...hook.SinkKey) (n int) {
+	for ref, v := range r.buried {
+		for _, k := range keys {
+			if v.Reason == "source_gone" && r.keyOf[ref] == k {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// park has the breaker of a key open before n rows.
+func (r *rig) park(key hook.SinkKey, n int) {
+	r.accept(key, n, 10)
+	for len(r.leases) > 0 {
+		r.first(hook.Transient)
+	}
+	require.Equal(r.t, 1, r.core.Stats().BreakersOpen)
+}
+
+func TestCondemnedRowsEndWhateverTheyWaitFor(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 3 })
+	r.join(1, 2)
+	a, b := sink("t", "a"), sink("t", "b")
+	r.accept(a, 2, 10)
+	r.all(hook.Transient) // they wait for another attempt
+	require.Equal(t, 2, r.core.Stats().Waiting)
+	r.accept(a, 6, 10) // two run, four wait for a slot
+	r.accept(b, 3, 10)
+	r.store(a, 5, 10) // nobody named them
+	r.condemn("a")
+	require.Equal(t, 11, r.gone(a))
+	require.Equal(t, []Purged{{ID: 1, Rows: 11}}, r.purged)
+	require.Equal(t, 2, r.running(a), "what runs is left to settle")
+	r.finish(time.Minute)
+	require.Equal(t, 11, r.gone(a))
+	require.Zero(t, r.gone(b))
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+func TestCondemnedRowsEndBehindAnOpenBreaker(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 3)
+	a := sink("t", "a")
+	r.park(a, 8)
+	settled := len(r.settled)
+	r.condemn("a")
+	require.Equal(t, 8, r.gone(a))
+	require.Len(t, r.settled, settled+8)
+	require.Empty(t, r.rows)
+	r.pass(time.Minute)
+	r.idle()
+}
+
+func TestRowsThatCameAfterTheOrderAreDelivered(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	a := sink("t", "a")
+	r.store(a, 3, 10)
+	r.holdScans = true
+	r.condemn("a")
+	r.accept(a, 2, 10)
+	r.holdScans = false
+	r.pump()
+	require.Equal(t, 3, r.gone(a))
+	require.Equal(t, 2, r.running(a))
+	r.deliver()
+	r.idle()
+}
+
+func TestARowThatFailsAfterItsSourceWasCondemnedIsTriedAgain(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	r.accept(sink("t", "a"), 1, 10)
+	r.condemn("a")
+	require.Equal(t, []Purged{{ID: 1}}, r.purged)
+	r.first(hook.Transient)
+	r.pass(2 * time.Second)
+	require.Len(t, r.leases, 1, "the source is still there")
+	r.first(hook.Transient)
+	delete(r.sources, "a")
+	r.sources["a"] = Source{}
+	r.accept(sink("t", "a"), 1, 10) // the read tells that it is gone
+	r.pass(5 * time.Second)
+	require.Equal(t, 2, r.gone(sink("t", "a")))
+	r.idle()
+}
+
+// Design rule 6: background work never comes twice in a row while a settle waits.
+func TestACondemnationSettlesAPageBeforeItReadsTheNext(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 600, 10)
+	r.holdSettles = true
+	r.condemn("a")
+	pages := 0
+	for ; len(r.purged) == 0; pages++ {
+		require.LessOrEqual(t, len(r.settles), 256)
+		require.NotEmpty(t, r.settles)
+		require.Empty(t, r.scans, "no page is read while one is being settled")
+		r.answerSettles()
+		r.pump()
+	}
+	require.Equal(t, 3, pages)
+	require.Equal(t, 600, r.gone(a))
+	r.idle()
+}
+
+func TestI7_WindowsBoundWhatIsCondemned(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Default.MaxInflight = 5 })
+	r.join(1, 3)
+	a, b := sink("t", "a"), sink("u", "a")
+	r.accept(a, 5, 10) // three run, two wait: t is full
+	r.store(a, 20, 10)
+	r.store(b, 20, 10)
+	r.holdSettles = true
+	r.condemn("a")
+	require.Len(t, r.settles, 5, "a tenant that is full waits behind the others")
+	r.holdSettles = false
+	r.pump()
+	require.Equal(t, 20, r.gone(b))
+	require.Empty(t, r.purged)
+	r.first(hook.Delivered) // makes room
+	require.Len(t, r.purged, 1)
+	require.Equal(t, 25, r.gone(a)+r.running(a)+1)
+	r.deliver()
+	r.idle()
+}
+
+func TestACondemnationThatIsPardonedLeavesTheRest(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 300, 10)
+	r.holdSettles = true
+	r.condemn("a")
+	r.core.Pardoned(r.now, 1)
+	r.holdSettles = false
+	r.pump()
+	require.Equal(t, 256, r.gone(a))
+	require.Empty(t, r.purged)
+	r.join(1, 100)
+	r.backlog(a, 0, len(r.rows))
+	r.finish(time.Minute)
+	require.Equal(t, 256, r.gone(a))
+	r.idle()
+}
+
+func TestACondemnationMayFollowAPardonedOneWhoseReadIsUnderWay(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 3, 10)
+	r.holdScans = true
+	r.condemn("a")
+	r.core.Pardoned(r.now, 1)
+	r.condemn("a")
+	require.Len(t, r.scans, 2)
+	r.holdScans = false
+	r.pump()
+	require.Equal(t, []Purged{{ID: 1, Rows: 3}}, r.purged)
+	r.idle()
+}
+
+func TestL21_ACondemnationGoesOnWhenTheStoreIsBack(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 3, 10)
+	r.holdScans = true
+	r.condemn("a")
+	r.core.ScanFailed(r.now, r.scans[0])
+	r.scans = nil
+	r.holdScans = false
+	r.pump()
+	require.Empty(t, r.purged)
+	r.pass(time.Second)
+	require.Len(t, r.purged, 1)
+	require.Equal(t, 3, r.gone(a))
+	r.idle()
+}
+
+// A row that is being read, or that an older read could still show, is not passed over.
+func TestI2_CondemnedRowsThatReadsHideAreFoundAgain(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	a := sink("t", "a")
+	r.holdReads = true
+	r.accept(a, 2, 10)
+	require.Len(t, r.reads, 1)
+	r.condemn("a")
+	require.Empty(t, r.purged)
+	r.holdReads = false
+	r.pass(time.Second)
+	require.Equal(t, 2, r.gone(a))
+	require.Empty(t, r.given)
+	r.idle()
+}
+
+// Its writer could tell nobody, so that the position has passed it.
+func TestI2_ACondemnedRowBelowThePositionIsFound(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 2, 10)
+	r.now = r.now.Add(2 * time.Hour)
+	r.store(a, 3, 10)
+	r.condemn("a")
+	require.Equal(t, 5, r.gone(a))
+	r.idle()
+}
+
+func TestI4_ACondemnationWaitsForTheLeasesOfEarlierTerms(t *testing.T) {
+	r, leases := deposed(t, 3)
+	r.condemn("a")
+	require.Empty(t, r.purged)
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(leases[0], 20*time.Second)}})
+	require.Len(t, r.purged, 1)
+	require.Equal(t, 2, r.gone(sink("t", "a")), "one runs on")
+	r.report(leases[0], hook.Outcome{Class: hook.Delivered})
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+func TestPressureIsTheAgeOfTheOldestRowThatIsDueAndNotBegun(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxInflight = 4 })
+	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
+	a := sink("t", "a")
+	r.accept(a, 2, 10)
+	r.pass(3 * time.Second)
+	require.Equal(t, Pressure{Lag: 3 * time.Second}, r.core.Pressure(r.now))
+	r.join(1, 2) // begins gently
+	require.Equal(t, Pressure{Lag: 3 * time.Second}, r.core.Pressure(r.now))
+	r.deliver()
+	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
+	r.accept(a, 5, 10)
+	r.pass(time.Second)
+	require.Equal(t, Pressure{Lag: time.Second, Full: true}, r.core.Pressure(r.now))
+	r.all(hook.Transient)
+	r.deliver()
+	require.Equal(t, Pressure{}, r.core.Pressure(r.now), "what waits for another attempt is not due")
+	r.finish(time.Minute)
+	r.idle()
+}
+
+func TestRowsBehindAnOpenBreakerMakeNoPressure(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 3)
+	r.park(sink("t", "a"), 9)
+	r.pass(time.Second)
+	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
+	require.True(t, r.core.Quiet())
+}
+
+func TestTheCoreIsQuietWhenNothingIsClaimedRunningOrDue(t *testing.T) {
+	r := newRig(t, nil)
+	require.True(t, r.core.Quiet())
+	a := sink("t", "a")
+	r.accept(a, 1, 10)
+	require.False(t, r.core.Quiet(), "claimed")
+	r.join(1, 2)
+	require.False(t, r.core.Quiet(), "running")
+	r.holdSettles = true
+	r.first(hook.Transient)
+	require.False(t, r.core.Quiet(), "being settled")
+	r.holdSettles = false
+	r.pump()
+	require.True(t, r.core.Quiet(), "a back-off is not waited for")
+	r.holdReads, r.holdScans = true, true
+	r.notify(r.store(a, 1, 10))
+	require.False(t, r.core.Quiet(), "being read")
+	r.holdReads = false
+	r.pump()
+	r.deliver()
+	r.backlog(a, 0, 1)
+	require.False(t, r.core.Quiet(), "being looked for")
+	r.holdScans = false
+	r.pump()
+	require.True(t, r.core.Quiet())
+	r.finish(time.Minute)
+	r.idle()
+}
