@@ -20,6 +20,8 @@ const (
 	keepTimeout = 10 * time.Second
 	// dropTimeout bounds the dropping of old logs, which a store may do region by region.
 	dropTimeout = 5 * time.Minute
+	// collectTimeout bounds a collection, which looks for locks in every region and pauses for longer than a read lasts.
+	collectTimeout = time.Hour
 	// foldTimeout bounds a fold. Its pages commit one by one, so that one that is cut off goes on where it was.
 	foldTimeout = 2 * time.Minute
 )
@@ -86,6 +88,8 @@ func (t *term) collect(ctx context.Context, now hook.Timestamp) error {
 	if t.scheduler.deps.Collector == nil {
 		return nil
 	}
-	_, err := t.scheduler.deps.Collector.Collect(ctx, now.Add(-collectAge))
-	return err
+	return bounded(ctx, collectTimeout, func(ctx context.Context) error {
+		_, err := t.scheduler.deps.Collector.Collect(ctx, now.Add(-collectAge))
+		return err
+	})
 }

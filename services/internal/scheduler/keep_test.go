@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/kv/faultkv"
 	"ankusa.dev/services/internal/store"
 )
@@ -51,6 +52,75 @@ func TestL03_HousekeepingThatTheStoreDoesNotAnswerIsGivenUp(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), 5*time.Minute, what)
 			hang.Store(nil)
 		}
+	})
+}
+
+type stuckCollector struct{}
+
+func (stuckCollector) Collect(ctx context.Context, _ kv.Timestamp) (kv.Timestamp, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestL03_ACollectionThatDoesNotEndIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := &term{scheduler: &Scheduler{deps: Deps{Collector: stuckCollector{}}}}
+		began := time.Now()
+		require.ErrorIs(t, term.collect(t.Context(), hook.FromMillis(time.Now().UnixMilli())), context.DeadlineExceeded)
+		require.Equal(t, collectTimeout, time.Since(began))
+	})
+}
+
+func TestL03_ATermWhoseStoreDoesNotAnswerIsGivenUp(t *testing.T) {
+	for _, op := range []faultkv.Op{faultkv.Now, faultkv.Update} {
+		t.Run(op.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, hang := stuckSystem(t)
+				var struck atomic.Bool
+				stuck := func(c faultkv.Call) bool {
+					mine := c.Op == op && (op == faultkv.Now || store.Class(c.Keys[0]) == "epoch")
+					if mine {
+						struck.Store(true)
+					}
+					return mine
+				}
+				hang.Store(&stuck)
+				n := s.start(testConfig())
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				require.True(t, struck.Load())
+				hang.Store(nil)
+				time.Sleep(fenceTimeout)
+				n.leads(t)
+			})
+		})
+	}
+}
+
+func TestI2_APartitionThatDoesNotAnswerHoldsUpNoCountOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, hang := stuckSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 1)
+		r, first, w := newRunner(t), s.writer(), s.writer()
+		r.connect(n, 8, nil, nil)
+		home, counting := s.store.Partition(hook.DefaultTenant, 0), make(chan struct{}, 1000)
+		stuck := func(c faultkv.Call) bool {
+			if c.Op != faultkv.Scan || store.Class(c.Keys[0]) != "counter" || c.Keys[0][0] == home+1 {
+				return false
+			}
+			counting <- struct{}{}
+			return true
+		}
+		hang.Store(&stuck)
+		require.NoError(t, first.w.RaiseFlag(t.Context()))
+		<-counting
+		began := time.Now()
+		ids, _ := w.commit("demo", hook.DefaultTenant, 1)
+		require.NoError(t, w.w.RaiseFlag(t.Context()))
+		require.Equal(t, ids[0], r.leased(1)[0].Row.Hook)
+		require.LessOrEqual(t, time.Since(began), 2*writerPeriod)
 	})
 }
 

@@ -187,9 +187,16 @@ func (s *Scheduler) resign(lease store.Lease) {
 	}
 }
 
+// fenceTimeout bounds the fencing of all partitions: a leader that cannot fence gives the lease back.
+const fenceTimeout = 30 * time.Second
+
 // serve fences what came before and runs the term.
 func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, r *renewal) error {
-	leader, err := s.deps.Store.Lead(ctx, r.taken, store.LeaderOptions{History: s.cfg.History})
+	var leader *store.Leader
+	err := bounded(ctx, fenceTimeout, func(ctx context.Context) (err error) {
+		leader, err = s.deps.Store.Lead(ctx, r.taken, store.LeaderOptions{History: s.cfg.History})
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,11 @@ func (s *Scheduler) newTerm(
 	ctx context.Context, end context.CancelCauseFunc, leader *store.Leader, valid func() bool,
 ) (*term, error) {
 	since := time.Now()
-	now, err := s.deps.Store.Now(ctx)
+	var now hook.Timestamp
+	err := bounded(ctx, readTimeout, func(ctx context.Context) (err error) {
+		now, err = s.deps.Store.Now(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +99,10 @@ func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[hook.R
 
 // run owns the core until the context ends, and returns when every goroutine of the term has ended.
 func (t *term) run(ctx context.Context) error {
-	t.work.Add(2)
-	go func() { defer t.work.Done(); t.recount(ctx) }()
-	go func() { defer t.work.Done(); t.keep(ctx) }()
+	for p := range t.writers.counts {
+		t.spawn(func() { t.recount(ctx, uint8(p)) })
+	}
+	t.spawn(func() { t.keep(ctx) })
 	t.loop(ctx)
 	t.hub.close()
 	t.slots.close()
@@ -276,20 +281,20 @@ func removeRunner(ctx context.Context, l *store.Leader, id hook.RunID) error {
 	return bounded(ctx, keepTimeout, func(ctx context.Context) error { return l.RemoveRunner(ctx, id) })
 }
 
-// recount reads by the counters which sinks have rows, all partitions at once, and leaves them to scans.
-func (t *term) recount(ctx context.Context) {
-	var all sync.WaitGroup
-	for p := range t.scheduler.deps.Store.Partitions() {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			t.recountPartition(ctx, uint8(p))
-		}()
+// recount counts a partition's rows as the term begins, and again whenever writers want it, one count at a time.
+func (t *term) recount(ctx context.Context, partition uint8) {
+	for {
+		t.count(ctx, partition)
+		select {
+		case <-t.writers.counts[partition]:
+		case <-ctx.Done():
+			return
+		}
 	}
-	all.Wait()
 }
 
-func (t *term) recountPartition(ctx context.Context, partition uint8) {
+// count reads by the counters which sinks have rows, and leaves them to scans.
+func (t *term) count(ctx context.Context, partition uint8) {
 	for ctx.Err() == nil {
 		err := t.scheduler.deps.Store.Outstanding(ctx, partition, func(w store.Work) {
 			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows, w.Ordered) })

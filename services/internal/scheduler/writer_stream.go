@@ -126,8 +126,9 @@ type writers struct {
 	here map[hook.RunID]int
 	gone map[hook.RunID]time.Time
 
-	beats map[hook.RunID]beat // run owns it
-	folds chan hook.RunID     // unbuffered: taken only when no fold is under way
+	beats  map[hook.RunID]beat // run owns it
+	folds  chan hook.RunID     // unbuffered: taken only when no fold is under way
+	counts []chan struct{}     // a token: the rows of that partition are to be counted again
 }
 
 // beat is what a writer's record said last, and since when.
@@ -137,10 +138,14 @@ type beat struct {
 }
 
 func newWriters(t *term) *writers {
-	return &writers{
+	w := &writers{
 		term: t, here: make(map[hook.RunID]int), gone: make(map[hook.RunID]time.Time), beats: make(map[hook.RunID]beat),
-		folds: make(chan hook.RunID),
+		folds: make(chan hook.RunID), counts: make([]chan struct{}, t.scheduler.deps.Store.Partitions()),
 	}
+	for p := range w.counts {
+		w.counts[p] = make(chan struct{}, 1)
+	}
+	return w
 }
 
 func (w *writers) joined(id hook.RunID) {
@@ -178,7 +183,8 @@ func (w *writers) missing() (n int) {
 	return n
 }
 
-// run recounts whenever a writer stays away or has raised its flag.
+// run has rows counted again whenever a writer stays away or has raised its flag. It waits for no count: what it finds
+// during one is counted after it.
 func (w *writers) run(ctx context.Context) {
 	for sleep(ctx, writerPeriod) {
 		records, err := w.read(ctx)
@@ -188,9 +194,19 @@ func (w *writers) run(ctx context.Context) {
 		}
 		if n := w.missing() + w.look(records); n > 0 {
 			w.term.log.Info("writers away or flagged, counting rows", zap.Int("writers", n))
-			w.term.recount(ctx)
+			w.recount()
 		}
 		w.offer()
+	}
+}
+
+// recount asks for a count that begins after now.
+func (w *writers) recount() {
+	for _, count := range w.counts {
+		select {
+		case count <- struct{}{}:
+		default:
+		}
 	}
 }
 
