@@ -10,7 +10,7 @@ import (
 // store. It is held while its head is claimed or waits, and while it is being read.
 //
 // The next head is the lowest member of a snapshot. A member with a lower place that shows up later was acknowledged
-// after those of the snapshot were received, so that either may go first.
+// after those of the snapshot were received, so that either may go first: who has led once leads until its end.
 //
 // A lane that is not held is found again by the wake-up row of its head, which stands among the due rows once the head
 // was attempted, or by the backlog's cursor.
@@ -256,6 +256,11 @@ func (l *lane) learn(found *hook.LaneRows) {
 	}
 	if l.head != nil {
 		l.strike(l.head.Ref())
+	}
+	if i := slices.IndexFunc(l.rows, func(d hook.Delivery) bool { return d.Waits() }); i > 0 {
+		waits := l.rows[i]
+		copy(l.rows[1:], l.rows[:i])
+		l.rows[0] = waits
 	}
 }
 

@@ -69,12 +69,13 @@ func (c *Core) metLane(b *backlog, found *hook.LaneRows, asked hook.Timestamp) b
 	return true
 }
 
-// wakeLane reads the lane of a head that is due again.
+// wakeLane reads the lane of a head that is due again. It had no member below when it first led, but a commit may have
+// been under way then.
 func (c *Core) wakeLane(b *backlog, d *hook.Delivery) {
 	if b.lanes[d.Lane] != nil {
 		return
 	}
-	l := c.holdLane(b, d.Lane, d.Place)
+	l := c.holdLane(b, d.Lane, hook.Place{Start: d.Place.Start.Add(-finality)})
 	l.woken = d.Due
 	c.ask(l)
 }

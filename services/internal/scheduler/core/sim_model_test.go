@@ -175,6 +175,8 @@ func (w *world) judge() {
 	require.Zero(w.t, s.Keys, "seed %d: keys without work are left: %+v", w.seed, s)
 	require.Zero(w.t, s.Tenants, "seed %d: tenants without work are left", w.seed)
 	require.Zero(w.t, w.core.window.reserved, "seed %d: reservations are left", w.seed)
+	require.Zero(w.t, w.core.lanes, "seed %d: lanes are held", w.seed)
+	require.Zero(w.t, w.core.blocked, "seed %d: lanes are blocked", w.seed)
 	require.Zero(w.t, w.core.scanned, "seed %d: scans are left", w.seed)
 	require.Empty(w.t, w.core.claims, "seed %d: claims are left", w.seed)
 }

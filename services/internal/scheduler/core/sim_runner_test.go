@@ -127,6 +127,7 @@ func (r *simRunner) start(l Lease) {
 		r.finish(l, hook.Outcome{Class: hook.Gone})
 		return
 	}
+	w.inOrder(&l.Delivery.Row)
 	f := w.fate[l.Delivery.Ref()]
 	if f.attempts++; f.first == 0 {
 		f.first = w.now

@@ -34,7 +34,7 @@ func (w *world) read(r Read) {
 		}
 		found := make([]Found, len(r.Rows))
 		for i, row := range r.Rows {
-			if d := w.rows[row.Ref()]; d != nil && d.Due == row.Due {
+			if d := w.rows[row.Ref()]; d != nil && (d.Due == row.Due || d.Ordered) {
 				found[i] = Found{Delivery: w.clone(d), Hook: true}
 			}
 		}
@@ -60,7 +60,9 @@ func (w *world) scan(s Scan) {
 			if d.Key != s.Key || d.Partition != s.Partition || !behind {
 				continue
 			}
-			page = append(page, *d)
+			if row, ok := wakeUp(d); ok {
+				page = append(page, row)
+			}
 			if more = len(page) == s.Limit; more {
 				break
 			}

@@ -92,6 +92,7 @@ type world struct {
 	gone     int // attempts whose row was not there any more
 	position map[place]hook.Timestamp
 	model    model
+	lanes    laneWorld
 }
 
 // place is where a key has rows.
@@ -111,13 +112,14 @@ const (
 
 // fate is what the model knows of a delivery.
 type fate struct {
-	key       hook.SinkKey
-	committed bool
-	sent      int // successes at the destination
-	attempts  int
-	ended     string
-	first     time.Duration // of its first attempt
-	end       time.Duration
+	key      hook.SinkKey
+	received time.Duration // before the commit
+	acked    time.Duration // after it
+	sent     int           // successes at the destination
+	attempts int
+	ended    string
+	first    time.Duration // of its first attempt
+	end      time.Duration
 }
 
 const simStart = 1_700_000_000_000
@@ -147,6 +149,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 			w.sinks = append(w.sinks, hook.SinkKey{Tenant: fmt.Sprintf("t%d", tenant), SourceID: fmt.Sprintf("s%d", source), Type: "http"})
 		}
 	}
+	w.order()
 	return w
 }
 
@@ -315,7 +318,7 @@ func (w *world) recount() {
 	for _, key := range w.sinks {
 		for p := range w.spread {
 			if at := (place{key, p}); rows[at] > 0 {
-				w.core.Backlog(w.clock(), p, key, w.position[at], rows[at], false)
+				w.core.Backlog(w.clock(), p, key, w.position[at], rows[at], w.lanes.ordered[key])
 			}
 		}
 	}
@@ -337,15 +340,20 @@ func (w *world) commit() {
 			Row:   hook.Row{Partition: g.Partition, Key: key, Hook: id, Due: start, Version: start},
 			State: hook.State{Incarnation: 1, Size: uint32(w.rnd.IntN(3000)), Sinks: 1},
 		}
+		w.enlist(&g, rows[i])
 	}
-	late := time.Duration(0)
+	late, received := time.Duration(0), w.now
 	if w.chance(20) {
 		late = w.within(5 * time.Second)
 	}
 	w.in(late, func() {
 		for _, d := range rows {
 			w.rows[d.Ref()] = d
-			w.fate[d.Ref()] = &fate{key: key, committed: true}
+			f := &fate{key: key, received: received, acked: w.now}
+			w.fate[d.Ref()] = f
+			if d.Ordered {
+				w.lanes.members[laneOf(&d.Row)] = append(w.lanes.members[laneOf(&d.Row)], f)
+			}
 		}
 		if w.chance(3) {
 			w.in(time.Duration(w.rnd.Int64N(int64(writerAway))), w.recount)
@@ -386,6 +394,12 @@ func (w *world) drain() {
 		for _, s := range e.Scans {
 			w.scan(s)
 		}
+		for _, r := range e.LaneReads {
+			w.readLanes(r)
+		}
+		for _, s := range e.LaneScans {
+			w.scanLanes(s)
+		}
 		w.settle(e.Settles)
 		for _, l := range e.Leases {
 			w.lease(l)
@@ -415,6 +429,8 @@ func (w *world) count(e *Effects) {
 	w.steps["take"]++
 	w.steps["read"] += len(e.Reads)
 	w.steps["scan"] += len(e.Scans)
+	w.steps["lane read"] += len(e.LaneReads)
+	w.steps["lane scan"] += len(e.LaneScans)
 	w.steps["lease"] += len(e.Leases)
 	w.steps["settle"] += len(e.Settles)
 	if w.steps["take"] > 300_000 {
