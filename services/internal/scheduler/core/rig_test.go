@@ -28,6 +28,8 @@ type rig struct {
 	reads                             []Read
 	scans                             []Scan
 	settles                           []Settle
+	laneReads                         []LaneRead
+	laneScans                         []LaneScan
 
 	leases  []Lease // that nobody has reported on
 	given   []Lease // all
@@ -74,7 +76,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 // elect begins a term, whose store is what the last one left.
 func (r *rig) elect(known map[hook.RunID]time.Duration) {
 	r.epoch++
-	r.reads, r.scans, r.settles, r.leases = nil, nil, nil, nil
+	r.reads, r.scans, r.settles, r.leases, r.laneReads, r.laneScans = nil, nil, nil, nil, nil, nil
 	bump := r.tick()
 	r.core = New(r.cfg, Term{Epoch: r.epoch, Bump: bump, Known: known, Now: r.now}, func() float64 { return 0.5 })
 	r.pump()
@@ -235,7 +237,7 @@ func (r *rig) pump() {
 }
 
 func quiet(e *Effects) bool {
-	return len(e.Leases)+len(e.Acks)+len(e.Drops)+len(e.Forget)+len(e.Events)+len(e.Reads)+len(e.Scans)+len(e.Settles) == 0
+	return len(e.Leases)+len(e.Acks)+len(e.Drops)+len(e.Forget)+len(e.Events)+len(e.Reads)+len(e.Scans)+len(e.Settles)+len(e.LaneReads)+len(e.LaneScans) == 0
 }
 
 func (r *rig) keep(e *Effects) {
@@ -245,6 +247,7 @@ func (r *rig) keep(e *Effects) {
 	r.asked = append(r.asked, e.Scans...)
 	r.purged = append(r.purged, e.Purged...)
 	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(r.settles, e.Settles...)
+	r.laneReads, r.laneScans = append(r.laneReads, e.LaneReads...), append(r.laneScans, e.LaneScans...)
 	for _, d := range e.Drops {
 		for i := range r.leases {
 			if r.leases[i].Lease == d.Lease {
@@ -259,6 +262,14 @@ func (r *rig) keep(e *Effects) {
 func (r *rig) answer(*Effects) (some bool) {
 	for len(r.reads) > 0 && !r.holdReads {
 		r.answerRead()
+		some = true
+	}
+	for len(r.laneReads) > 0 && !r.holdReads {
+		r.answerLaneRead()
+		some = true
+	}
+	for len(r.laneScans) > 0 && !r.holdScans {
+		r.answerLaneScan()
 		some = true
 	}
 	for len(r.scans) > 0 && !r.holdScans {
@@ -281,7 +292,7 @@ func (r *rig) answerRead() {
 func (r *rig) look(q Read) []Found {
 	found := make([]Found, len(q.Rows))
 	for i, row := range q.Rows {
-		if d := r.rows[row.Ref()]; d != nil && d.Due == row.Due {
+		if d := r.rows[row.Ref()]; d != nil && (d.Due == row.Due || d.Ordered) {
 			c := *d
 			found[i] = Found{Delivery: &c, Hook: true}
 		}
@@ -301,7 +312,9 @@ func (r *rig) page(s Scan) (page []hook.Delivery, more bool) {
 	for _, d := range r.rows {
 		behind := d.Due > s.From || d.Due == s.From && (s.After == hook.ID{} || string(d.Hook[:]) > string(s.After[:]))
 		if d.Key == s.Key && d.Partition == s.Partition && behind {
-			page = append(page, *d)
+			if row, ok := wakeUp(d); ok {
+				page = append(page, row)
+			}
 		}
 	}
 	sort.Slice(page, func(i, j int) bool { return rowLess(&page[i], &page[j]) })
@@ -360,7 +373,7 @@ func (r *rig) check() {
 func (r *rig) idle() {
 	r.t.Helper()
 	s := r.core.Stats()
-	require.Zero(r.t, s.Claimed+s.Running+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
+	require.Zero(r.t, s.Lanes+s.LanesBlocked+s.Claimed+s.Running+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
 	require.Empty(r.t, r.core.claims)
 	require.Zero(r.t, r.core.window.reserved)
 	require.Zero(r.t, r.core.scanned)

@@ -1,0 +1,339 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
+)
+
+func (r *rig) laneRows(id laneID) (rows []hook.Delivery) {
+	for _, d := range r.rows {
+		if d.Ordered && laneOf(&d.Row) == id {
+			rows = append(rows, *d)
+		}
+	}
+	sort.Slice(rows, func(i, j int) bool { return rows[i].Place.Less(rows[j].Place) })
+	return rows
+}
+
+func (r *rig) answerLaneRead() {
+	q := r.laneReads[0]
+	r.laneReads = r.laneReads[1:]
+	r.core.LanesRead(r.now, q, r.lanes(q), r.sources)
+}
+
+// lanes is what the store has for a read of lanes now.
+func (r *rig) lanes(q LaneRead) []hook.LaneRows {
+	found := make([]hook.LaneRows, len(q.Lanes))
+	for i, l := range q.Lanes {
+		rows := r.laneRows(laneID{l.Partition, l.Key, l.Lane})
+		rows = slices.DeleteFunc(rows, func(d hook.Delivery) bool { return d.Place.Less(l.From) })
+		found[i] = cut(l.Lane, rows, q.Limit)
+	}
+	return found
+}
+
+func (r *rig) answerLaneScan() {
+	s := r.laneScans[0]
+	r.laneScans = r.laneScans[1:]
+	names := map[string]bool{}
+	for _, d := range r.rows {
+		if d.Ordered && d.Key == s.Key && d.Lane >= s.From {
+			names[d.Lane] = true
+		}
+	}
+	var found []hook.LaneRows
+	for name := range names {
+		found = append(found, cut(name, r.laneRows(laneID{s.Partition, s.Key, name}), s.Members))
+	}
+	sort.Slice(found, func(i, j int) bool { return found[i].Lane < found[j].Lane })
+	next, more := "", len(found) > s.Limit
+	if more {
+		next, found = found[s.Limit].Lane, found[:s.Limit]
+	}
+	r.core.LanesScanned(r.now, s, found, next, more, r.sources)
+}
+
+// members commits members of lanes at a time without naming them, one for each lane that is given.
+func (r *rig) members(start hook.Timestamp, lanes ...string) hook.Group {
+	g := hook.Group{Key: sink("t", "a"), Start: start, Ordered: true}
+	for i, lane := range lanes {
+		r.hooks++
+		var id hook.ID
+		binary.BigEndian.PutUint64(id[8:], r.hooks)
+		row := hook.Row{
+			Key: g.Key, Hook: id, Due: start, Version: start, Ordered: true, Lane: lane, Place: hook.Place{Start: start, Index: uint32(i)},
+		}
+		r.rows[row.Ref()] = &hook.Delivery{Row: row, State: hook.State{Incarnation: 1, Size: 1, Sinks: 1}}
+		g.Hooks, g.Lanes, g.Members = append(g.Hooks, id), append(g.Lanes, lane), append(g.Members, uint32(i))
+	}
+	return g
+}
+
+// enter commits and names members.
+func (r *rig) enter(lanes ...string) []hook.ID {
+	g := r.members(r.tick(), lanes...)
+	r.notify(g)
+	return g.Hooks
+}
+
+// begun is the hooks whose attempts have begun, in order.
+func (r *rig) begun() (ids []hook.ID) {
+	for i := range r.given {
+		ids = append(ids, r.given[i].Delivery.Hook)
+	}
+	return ids
+}
+
+func TestI6_OneHookOfALaneAtATimeInOrder(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := append(r.enter("x", "x", "x"), r.enter("x", "x")...)
+	require.Len(t, r.leases, 1)
+	r.holdSettles = true
+	r.first(hook.Delivered)
+	require.Empty(t, r.leases, "the lane moves on when the end of its head is committed")
+	r.holdSettles = false
+	r.pump()
+	r.deliver()
+	require.Equal(t, ids, r.begun())
+	r.idle()
+}
+
+// The second hook of the lane is named first, by another writer. The first was acknowledged before the second was
+// received, so that the snapshot which finds the second shows it, too.
+func TestI6_ANamedMemberIsNotTheHeadWhereALowerOneStands(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	first, second := r.members(r.tick(), "x"), r.members(r.tick(), "x")
+	r.notify(second)
+	r.notify(first)
+	r.deliver()
+	require.Equal(t, append(first.Hooks, second.Hooks...), r.begun())
+	r.idle()
+}
+
+func TestL18_AFailingHeadBlocksItsLaneAlone(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 0 })
+	s := r.sources["a"]
+	s.Policy.Horizon = 10 * time.Minute
+	r.sources["a"] = s
+	r.join(1, 10)
+	ids := r.enter("poison", "well", "poison", "well")
+	r.report(r.leases[0], hook.Outcome{Class: hook.Transient})
+	r.deliver()
+	require.Len(t, r.rows, 2, "the other lane went on")
+	require.Equal(t, 1, r.core.Stats().LanesBlocked)
+	for until := r.now.Add(9 * time.Minute); r.now < until; r.pass(time.Second) {
+		for len(r.leases) > 0 {
+			require.Equal(t, ids[0], r.leases[0].Delivery.Hook, "the member behind waits")
+			r.first(hook.Transient)
+		}
+	}
+	for until := r.now.Add(2 * time.Minute); r.now < until && len(r.buried) == 0; r.pass(time.Second) {
+		for len(r.leases) > 0 && r.leases[0].Delivery.Hook == ids[0] {
+			r.first(hook.Transient)
+		}
+	}
+	require.Contains(t, r.buried, hook.Ref{Hook: ids[0]}, "until its horizon at most")
+	r.finish(time.Minute)
+	require.Empty(t, r.rows, "the lane is free again")
+	r.idle()
+}
+
+func TestAHeadThatIsGoneReleasesItsLane(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter("x", "x")
+	delete(r.rows, hook.Ref{Hook: ids[0]})
+	r.first(hook.Gone)
+	require.Len(t, r.leases, 1)
+	require.Equal(t, ids[1], r.leases[0].Delivery.Hook)
+	r.deliver()
+	r.idle()
+}
+
+func TestALaneLongerThanOneReadIsDeliveredInOrder(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter(slices.Repeat([]string{"x"}, 5*readAhead+3)...)
+	for len(r.leases) > 0 {
+		r.first(hook.Delivered)
+		r.pass(time.Second)
+	}
+	require.Equal(t, ids, r.begun())
+	r.idle()
+}
+
+// A window of four rows, forty lanes: what is not held is found by the cursor.
+func TestLanesBeyondTheWindowAreComeBy(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxInflight = 4 })
+	r.join(1, 10)
+	var lanes []string
+	for i := range 40 {
+		lanes = append(lanes, fmt.Sprint("lane", i), fmt.Sprint("lane", i))
+	}
+	r.enter(lanes...)
+	require.Len(t, r.leases, 4)
+	r.deliver()
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+func TestLanesBehindAnOpenBreakerStayWhereTheyAre(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 2 })
+	r.join(1, 2)
+	r.enter("a", "b", "c", "d", "e", "a", "b")
+	for len(r.leases) > 0 { // two fail, the third had begun before
+		r.first(hook.Transient)
+	}
+	settled := len(r.settled)
+	r.pass(29 * time.Second)
+	require.Len(t, r.settled, settled, "nothing is written")
+	require.Empty(t, r.leases)
+	r.pass(time.Second)
+	require.Len(t, r.leases, 1, "one probe")
+	r.finish(10 * time.Minute)
+	require.Empty(t, r.rows)
+	for _, s := range r.settled[settled:] {
+		require.Equal(t, hook.Complete, s.Verdict.Kind)
+	}
+	r.idle()
+}
+
+// A head that failed may be dropped from memory; its wake-up row brings the lane back, and no member overtakes it.
+func TestI6_ALaneThatIsNotHeldStaysBehindItsHead(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter("x", "x")
+	r.first(hook.Transient)
+	r.elect(map[hook.RunID]time.Duration{})
+	r.join(1, 10)
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
+	r.pump()
+	require.Empty(t, r.leases, "the head is not due, the member behind it not next")
+	ids = append(ids, r.enter("x")...)
+	require.Empty(t, r.leases)
+	r.finish(time.Minute)
+	require.Equal(t, []hook.ID{ids[0], ids[0], ids[1], ids[2]}, r.begun())
+	r.idle()
+}
+
+// A member with a lower place was being committed while the head led for the first time.
+func TestI6_ALateMemberIsFoundBelowAHeadThatIsDueAgain(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	early := r.tick()
+	head := r.enter("x")
+	r.first(hook.Transient)
+	late := r.members(early, "x")
+	r.elect(nil)
+	r.join(1, 10)
+	last := r.members(r.tick(), "x")
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, false) // due rows alone
+	r.pump()
+	r.notify(last)
+	r.finish(time.Minute)
+	require.Equal(t, []hook.ID{head[0], head[0], late.Hooks[0], last.Hooks[0]}, r.begun())
+}
+
+func TestI6_ALostRunnersHeadIsOverAtItsDeadline(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter("x", "x")
+	r.lost(1)
+	r.leases = nil
+	r.join(2, 10)
+	r.pass(r.cfg.Grace + time.Second)
+	require.Empty(t, r.leases, "the runner may still be at it")
+	require.Empty(t, r.forgets)
+	r.pass(r.cfg.AttemptTimeout + r.cfg.LeaseMargin - r.cfg.Grace)
+	require.Len(t, r.settled, 1)
+	require.EqualValues(t, 1, r.settled[0].Verdict.State.Lost)
+	require.Equal(t, []hook.RunID{runnerID(1)}, r.forgets)
+	r.finish(time.Minute)
+	require.Equal(t, []hook.ID{ids[0], ids[0], ids[1]}, r.begun())
+}
+
+// The head was leased again when its first runner reports success: the second lease is taken back, but may go on until
+// its runner has heard of it.
+func TestI6_ALaneWaitsForALeaseThatWasTakenBack(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter("x", "x")
+	old := r.leases[0]
+	r.pass(r.cfg.AttemptTimeout + r.cfg.LeaseMargin)
+	r.pass(2 * time.Second)
+	require.Len(t, r.leases, 1)
+	r.reportAs(old.Runner, old, hook.Outcome{Class: hook.Delivered})
+	require.NotContains(t, r.rows, hook.Ref{Hook: ids[0]})
+	require.Empty(t, r.leases)
+	r.pass(r.cfg.AttemptTimeout)
+	require.Empty(t, r.leases)
+	r.pass(r.cfg.LeaseMargin)
+	require.Len(t, r.leases, 1)
+	require.Equal(t, ids[1], r.leases[0].Delivery.Hook)
+	r.deliver()
+	r.idle()
+}
+
+func TestI6_ALaneGoesOnBehindALeaseOfAnEarlierTerm(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.join(1, 10)
+	ids := r.enter("x", "x")
+	held := r.leases[0]
+	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
+	r.pump()
+	third := r.enter("x")
+	require.Empty(t, r.leases, "the gate is shut, and what was named stands behind what waits for it")
+	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(held, 20*time.Second)}})
+	require.Empty(t, r.leases)
+	r.reportAs(id, held, hook.Outcome{Class: hook.Delivered})
+	r.deliver()
+	require.Equal(t, []hook.ID{ids[0], ids[1], third[0]}, r.begun())
+	r.idle()
+}
+
+// A lane that ended is read from its end on: what is deleted before costs nothing. A member that turns up from before
+// is named, and read from there.
+func TestL07_ALaneThatEndedIsReadFromThereOn(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	r.enter("x")
+	r.deliver()
+	ended := r.now
+	r.pass(time.Minute)
+	r.holdReads = true
+	r.enter("x")
+	require.GreaterOrEqual(t, r.laneReads[0].Lanes[0].From.Start, ended.Add(-2*finality))
+	r.holdReads = false
+	r.pump()
+	r.deliver()
+	late := r.members(ended.Add(-time.Hour), "x")
+	r.notify(late)
+	require.Len(t, r.leases, 1)
+	r.deliver()
+	r.idle()
+}
+
+func TestI6_AFailedReadLeavesALaneToTheCursor(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	r.holdReads = true
+	ids := r.enter("x", "x")
+	r.core.LanesNotRead(r.now, r.laneReads[0])
+	r.laneReads, r.holdReads = nil, false
+	r.pump()
+	require.Empty(t, r.leases)
+	r.finish(time.Second)
+	require.Equal(t, ids, r.begun())
+	r.idle()
+}
