@@ -37,6 +37,8 @@ const (
 	Deposed Invariant = "I4 a deposed leader changes nothing"
 	// Repeated: I5, a duplicate that no fault explains.
 	Repeated Invariant = "I5 nothing is delivered twice without a fault"
+	// Disordered: I6, a lane whose hooks overlap, overtake one another, or come back after their successor.
+	Disordered Invariant = "I6 a lane is delivered one at a time in order"
 	// Changed: I12, bytes that differ from those sent.
 	Changed Invariant = "I12 bytes are delivered as received"
 	// Invented: a delivery that no request of the load accounts for, or one whose request was refused.
@@ -69,6 +71,8 @@ type Report struct {
 	Unknown int
 	// Duplicates counts the repeated deliveries; Explained those among them that a fault accounts for.
 	Duplicates, Explained int
+	// Lanes counts the lanes with deliveries.
+	Lanes int
 	// Unanswered counts requests without an answer, or with one that leaves the hook's fate open.
 	Unanswered int
 }
@@ -80,6 +84,7 @@ func Run(in Input) Report {
 	for _, id := range c.order {
 		c.hook(id, c.hooks[id])
 	}
+	c.lanes()
 	slices.SortStableFunc(c.report.Violations, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Hook, b.Hook))
 	})

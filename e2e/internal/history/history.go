@@ -10,7 +10,10 @@ type Request struct {
 	Seq    int    `json:"seq"`
 	Source string `json:"source"`
 	// Key is the provider's event key, or empty for a source that does not deduplicate.
-	Key        string    `json:"key,omitempty"`
+	Key string `json:"key,omitempty"`
+	// Ordered: the source's sink delivers in lanes, and the event belongs to this one.
+	Ordered    bool      `json:"ordered,omitempty"`
+	Lane       string    `json:"lane,omitempty"`
 	BodySHA256 string    `json:"body_sha256"`
 	Sent       time.Time `json:"sent"`
 	Answered   time.Time `json:"answered"`
@@ -35,7 +38,9 @@ type Attempt struct {
 	ID             string `json:"id"`
 	Source         string `json:"source"`
 	IdempotencyKey string `json:"idempotency_key"`
-	BodySHA256     string `json:"body_sha256"`
+	// OrderingKey names the lane; empty for the keyless one and for sinks without order.
+	OrderingKey string `json:"ordering_key,omitempty"`
+	BodySHA256  string `json:"body_sha256"`
 	// ClaimedSHA256 is the digest that the sender put into a header.
 	ClaimedSHA256 string    `json:"claimed_sha256,omitempty"`
 	Arrived       time.Time `json:"arrived"`

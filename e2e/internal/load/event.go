@@ -21,9 +21,12 @@ type Event struct {
 	// Source is the source_id.
 	Source string
 	// Key is the provider's event key where the source deduplicates.
-	Key    string
-	Header http.Header
-	Body   []byte
+	Key string
+	// Ordered: the source delivers in lanes, and the event is of this one.
+	Ordered bool
+	Lane    string
+	Header  http.Header
+	Body    []byte
 }
 
 // Maker makes the events of one provider. The bodies of two events are never equal.
@@ -41,6 +44,19 @@ func Plain(source string, size int) Maker {
 			Path: source, Source: source, Body: b.Bytes(),
 			Header: http.Header{"Content-Type": {"application/octet-stream"}},
 		}, nil
+	}
+}
+
+// InLanes makes another's events those of an ordered source, lane by lane in turn, whose key is the header X-Entity. An
+// empty lane is sent without the header.
+func InLanes(maker Maker, lanes ...string) Maker {
+	return func(seq int) (Event, error) {
+		e, err := maker(seq)
+		e.Ordered, e.Lane = true, lanes[seq%len(lanes)]
+		if err == nil && e.Lane != "" {
+			e.Header.Set("X-Entity", e.Lane)
+		}
+		return e, err
 	}
 }
 

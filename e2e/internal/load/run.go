@@ -214,7 +214,10 @@ func (r *Run) acknowledged(id string) {
 // send is not ended by the run's end: an answer that is on its way counts.
 func (r *Run) send(seq int, e Event, target string) history.Request {
 	sum := sha256.Sum256(e.Body)
-	h := history.Request{Seq: seq, Source: e.Source, Key: e.Key, BodySHA256: hex.EncodeToString(sum[:]), Sent: time.Now()}
+	h := history.Request{
+		Seq: seq, Source: e.Source, Key: e.Key, Ordered: e.Ordered, Lane: e.Lane,
+		BodySHA256: hex.EncodeToString(sum[:]), Sent: time.Now(),
+	}
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, target+"/webhooks/"+e.Path, bytes.NewReader(e.Body))
 	if err != nil {
 		h.Error = err.Error()

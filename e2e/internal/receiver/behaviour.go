@@ -53,6 +53,17 @@ func Script(steps ...Behaviour) Behaviour {
 	return func(x *Exchange) { steps[min(x.try, len(steps))-1](x) }
 }
 
+// ByLane behaves by the ordering key of the delivery; rest holds for all keys that are not named.
+func ByLane(lanes map[string]Behaviour, rest Behaviour) Behaviour {
+	return func(x *Exchange) {
+		if b := lanes[x.attempt.OrderingKey]; b != nil {
+			b(x)
+			return
+		}
+		rest(x)
+	}
+}
+
 // Hang never answers and keeps the connection until the sender gives up.
 func Hang() Behaviour {
 	return func(x *Exchange) {

@@ -153,8 +153,8 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 	sum := sha256.Sum256(body)
 	a := history.Attempt{
 		ID: req.Header.Get("x-ankusa-id"), Source: req.Header.Get("x-ankusa-source"),
-		IdempotencyKey: req.Header.Get("x-ankusa-idempotency-key"),
-		BodySHA256:     hex.EncodeToString(sum[:]), ClaimedSHA256: req.Header.Get("x-ankusa-body-sha256"),
+		IdempotencyKey: req.Header.Get("x-ankusa-idempotency-key"), OrderingKey: req.Header.Get("x-ankusa-ordering-key"),
+		BodySHA256: hex.EncodeToString(sum[:]), ClaimedSHA256: req.Header.Get("x-ankusa-body-sha256"),
 		Arrived: arrived, Path: req.URL.Path, BadSignature: r.judge(req, body),
 	}
 	try, behave := r.next(a.ID, req.URL.Path)

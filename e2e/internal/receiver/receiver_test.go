@@ -72,6 +72,26 @@ func TestEveryAttemptIsLoggedWithWhatItCarriedAndGot(t *testing.T) {
 	require.Empty(t, attempts[0].BadSignature)
 }
 
+func TestALaneCanBehaveOnItsOwn(t *testing.T) {
+	r := start(t)
+	r.Behave("/", receiver.ByLane(map[string]receiver.Behaviour{"a b": receiver.Answer(503)}, receiver.Answer(204)))
+	for key, status := range map[string]int{"a b": 503, "b": 204, "": 204} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL("/"), nil)
+		require.NoError(t, err)
+		req.Header.Set("x-ankusa-ordering-key", key)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, status, resp.StatusCode, key)
+	}
+	require.NoError(t, r.Wait(t.Context(), func() bool { return r.Attempts() == 3 }))
+	keys := map[string]int{}
+	for _, a := range log(t, r) {
+		keys[a.OrderingKey] = a.Status
+	}
+	require.Equal(t, map[string]int{"a b": 503, "b": 204, "": 204}, keys)
+}
+
 func TestABadSignatureIsWrittenDown(t *testing.T) {
 	r := start(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL("/"), bytes.NewReader([]byte("x")))
