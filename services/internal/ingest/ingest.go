@@ -67,7 +67,7 @@ func New(c Config, d Deps) (*Ingest, error) {
 	i := &Ingest{config: c, deps: d}
 	rand.Read(i.id[:])
 	i.writers = newWriters(d.Store, i.id, c.Accept.CommitsInFlight)
-	i.notifier = notify.New(d.Scheduler, i.id, i.writers.flag(), d.Metrics, d.Log)
+	i.notifier = notify.New(d.Scheduler, i.writers.ids(), i.writers.flag(), d.Metrics, d.Log)
 	i.acceptor = accept.New(c.Accept, accept.Deps{
 		Sources: d.Store, Writers: i.writers.forCommits(), Partition: d.Store.Partition, Notifier: i.notifier,
 		Metrics: d.Metrics, Log: sampled(d.Log),
@@ -131,8 +131,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 // beatPeriod is well within the ten minutes after which a leader folds the counters of a silent writer.
 const beatPeriod = time.Minute
 
-// beat says now and then that the writers live: to leaders that the process cannot reach, and of all but the first to
-// any leader, for it is the first's id that the process gives.
+// beat says now and then that the writers live, for leaders that the process cannot reach.
 func (i *Ingest) beat(ctx context.Context) {
 	ticker := time.NewTicker(beatPeriod)
 	defer ticker.Stop()

@@ -8,14 +8,15 @@ import (
 	"ankusa.dev/services/internal/ingest/accept"
 	"ankusa.dev/services/internal/ingest/notify"
 	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/wire"
 )
 
-// maxWriters is what the last byte of an id tells apart.
-const maxWriters = 256
+// maxWriters is what the last byte of an id tells apart, and one stream names.
+const maxWriters = wire.MaxWriters
 
 // writers are those of one process, one for each commit of a partition that may run at once: a counter has one writer,
-// and a writer one commit under way. The first has the id of the process, and raises the flag for all of them, since a
-// leader that sees a flag counts the rows of every writer.
+// and a writer one commit under way. The first raises the flag for all of them, since a leader that sees a flag counts the
+// rows of every writer.
 type writers []*store.Writer
 
 // newWriters makes n writers, whose ids differ in the last byte.
@@ -26,6 +27,14 @@ func newWriters(s Store, id hook.RunID, n int) writers {
 		id[len(id)-1]++
 	}
 	return list
+}
+
+func (w writers) ids() []hook.RunID {
+	ids := make([]hook.RunID, len(w))
+	for i := range w {
+		ids[i] = w[i].ID()
+	}
+	return ids
 }
 
 func (w writers) flag() notify.Flag { return w[0] }

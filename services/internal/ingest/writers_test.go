@@ -21,6 +21,7 @@ func TestTheWritersOfAProcessAreApartAndTheFirstSpeaksForAll(t *testing.T) {
 	w := newWriters(st, id, 3)
 	require.Equal(t, id, w[0].ID())
 	require.Len(t, w.forCommits(), 3)
+	require.Equal(t, []hook.RunID{{1, 15: 0xff}, {1}, {1, 15: 1}}, w.ids())
 	require.NoError(t, w.flag().RaiseFlag(t.Context()))
 	require.NoError(t, w.beat(t.Context()))
 	records, err := st.Writers(t.Context())

@@ -163,7 +163,7 @@ func (w *writer) commit(name, tenant string, n int) (ids []hook.ID, groups []hoo
 func (w *writer) connect(n *node) {
 	stream, err := dispatchv1.NewDispatchServiceClient(n.conn).Notify(w.s.t.Context())
 	require.NoError(w.s.t, err)
-	hello := &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto(w.w.ID())}}
+	hello := &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto([]hook.RunID{w.w.ID()})}}
 	require.NoError(w.s.t, stream.Send(hello))
 	w.stream = stream
 }

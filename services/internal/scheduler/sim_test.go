@@ -274,7 +274,7 @@ func notifyOnce(ctx context.Context, n *node, w *writer, c *wire.Committed) erro
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(&dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto(w.w.ID())}})
+	_ = stream.Send(&dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto([]hook.RunID{w.w.ID()})}})
 	_ = stream.Send(&dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Committed{Committed: c.Proto()}})
 	for {
 		ack, err := stream.Recv()

@@ -17,13 +17,13 @@ import (
 	"ankusa.dev/services/internal/wire"
 )
 
-// Notify serves one writer: each message is acknowledged when the core has taken it.
+// Notify serves the writers of one process: each message is acknowledged when the core has taken it.
 func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse]) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err
 	}
-	id, err := wire.ReadWriterHello(first.GetHello())
+	ids, err := wire.ReadWriterHello(first.GetHello())
 	if err != nil {
 		return malformed(err)
 	}
@@ -32,8 +32,8 @@ func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequ
 		return err
 	}
 	defer leave()
-	t.writers.joined(id)
-	defer t.writers.parted(id)
+	t.writers.joined(ids)
+	defer t.writers.parted(ids)
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	acks := &acks{wake: make(chan struct{}, 1)}
@@ -114,6 +114,8 @@ const (
 	writerGrace = 5 * time.Second
 	// writerPeriod is how often the writers' records are looked at.
 	writerPeriod = 5 * time.Second
+	// maxGone bounds the writers that are remembered while they are away.
+	maxGone = 4096
 	// writerGone is how long a writer that is not connected may be silent before its counters are folded.
 	writerGone = 10 * time.Minute
 )
@@ -125,6 +127,8 @@ type writers struct {
 	mu   sync.Mutex
 	here map[hook.RunID]int
 	gone map[hook.RunID]time.Time
+	// crowded is when the last one went away that gone had no place for; zero for none.
+	crowded time.Time
 
 	beats  map[hook.RunID]beat // run owns it
 	folds  chan hook.RunID     // unbuffered: taken only when no fold is under way
@@ -148,18 +152,27 @@ func newWriters(t *term) *writers {
 	return w
 }
 
-func (w *writers) joined(id hook.RunID) {
+func (w *writers) joined(ids []hook.RunID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.here[id]++
-	delete(w.gone, id)
+	for _, id := range ids {
+		w.here[id]++
+		delete(w.gone, id)
+	}
 }
 
-func (w *writers) parted(id hook.RunID) {
+func (w *writers) parted(ids []hook.RunID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.here[id]--; w.here[id] == 0 {
+	for _, id := range ids {
+		if w.here[id]--; w.here[id] > 0 {
+			continue
+		}
 		delete(w.here, id)
+		if len(w.gone) == maxGone {
+			w.crowded = time.Now()
+			continue
+		}
 		w.gone[id] = time.Now()
 	}
 }
@@ -170,10 +183,17 @@ func (w *writers) connected(id hook.RunID) bool {
 	return w.here[id] > 0
 }
 
-// missing forgets and counts the writers that have been away for longer than the grace.
+// missing forgets and counts the writers that have been away for longer than the grace. Those that are too many to
+// remember count until the grace of the last is over.
 func (w *writers) missing() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.crowded.IsZero() {
+		n++
+		if time.Since(w.crowded) >= writerGrace {
+			w.crowded = time.Time{}
+		}
+	}
 	for id, since := range w.gone {
 		if time.Since(since) >= writerGrace {
 			delete(w.gone, id)

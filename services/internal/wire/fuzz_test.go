@@ -68,7 +68,7 @@ func FuzzLeaseResponse(f *testing.F) {
 func FuzzNotifyRequest(f *testing.F) {
 	c := committed()
 	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Committed{Committed: c.Proto()}})
-	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: WriterHelloProto(hook.RunID{1})}})
+	seed(f, &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: WriterHelloProto([]hook.RunID{{1}, {2}})}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m dispatchv1.NotifyRequest
 		if proto.Unmarshal(b, &m) != nil {
@@ -78,7 +78,7 @@ func FuzzNotifyRequest(f *testing.F) {
 			reread(t, c, func() (Committed, error) { return ReadCommitted(c.Proto()) })
 		}
 		if w, err := ReadWriterHello(m.GetHello()); err == nil {
-			reread(t, w, func() (hook.RunID, error) { return ReadWriterHello(WriterHelloProto(w)) })
+			reread(t, w, func() ([]hook.RunID, error) { return ReadWriterHello(WriterHelloProto(w)) })
 		}
 	})
 }

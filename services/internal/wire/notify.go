@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
 )
@@ -54,14 +56,39 @@ func groupProto(g *hook.Group) *dispatchv1.RowGroup {
 	return p
 }
 
-// WriterHelloProto opens a writer's stream.
-func WriterHelloProto(writer hook.RunID) *dispatchv1.WriterHello {
-	return &dispatchv1.WriterHello{WriterId: writer[:]}
+// MaxWriters bounds the writers of one stream.
+const MaxWriters = 256
+
+// WriterHelloProto opens the stream of the writers of one process, at least one.
+func WriterHelloProto(writers []hook.RunID) *dispatchv1.WriterHello {
+	p := &dispatchv1.WriterHello{WriterId: writers[0][:]}
+	for _, w := range writers[1:] {
+		p.MoreWriterIds = append(p.MoreWriterIds, w[:])
+	}
+	return p
 }
 
-// ReadWriterHello reads the name of a writer.
-func ReadWriterHello(p *dispatchv1.WriterHello) (hook.RunID, error) {
-	return readRunID("writer_id", p.GetWriterId())
+// ReadWriterHello reads the names of the writers. Two of the same name are refused.
+func ReadWriterHello(p *dispatchv1.WriterHello) ([]hook.RunID, error) {
+	first, err := readRunID("writer_id", p.GetWriterId())
+	if err != nil {
+		return nil, err
+	}
+	if len(p.GetMoreWriterIds()) >= MaxWriters {
+		return nil, malformed("more_writer_ids")
+	}
+	writers := []hook.RunID{first}
+	for _, b := range p.GetMoreWriterIds() {
+		id, err := readRunID("more_writer_ids", b)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(writers, id) {
+			return nil, malformed("more_writer_ids")
+		}
+		writers = append(writers, id)
+	}
+	return writers, nil
 }
 
 // ReadCommitted reads what a writer committed. An empty group is refused.

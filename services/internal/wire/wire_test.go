@@ -110,9 +110,11 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	settled := &dispatchv1.Settled{Leases: LeasesProto(leases)}
 	require.Equal(t, leases, ReadLeases(overTheWire(t, settled, new(dispatchv1.Settled)).Leases))
 
-	writer, err := ReadWriterHello(WriterHelloProto(hook.RunID{9}))
-	require.NoError(t, err)
-	require.Equal(t, hook.RunID{9}, writer)
+	for _, writers := range [][]hook.RunID{{{9}}, {{9}, {8}, {}}} {
+		got, err := ReadWriterHello(overTheWire(t, WriterHelloProto(writers), new(dispatchv1.WriterHello)))
+		require.NoError(t, err)
+		require.Equal(t, writers, got)
+	}
 }
 
 func TestEveryReportableClassHasItsOwnNumber(t *testing.T) {
@@ -262,8 +264,25 @@ func TestMalformedCommitsAreRefused(t *testing.T) {
 			require.ErrorIs(t, err, ErrMalformed)
 		})
 	}
-	_, err := ReadWriterHello(nil)
-	require.ErrorIs(t, err, ErrMalformed)
+}
+
+func TestMalformedHellosOfWritersAreRefused(t *testing.T) {
+	id := make([]byte, 16)
+	crowd := make([]hook.RunID, MaxWriters+1)
+	for i := range crowd {
+		crowd[i] = hook.RunID{byte(i >> 8), byte(i)}
+	}
+	_, err := ReadWriterHello(WriterHelloProto(crowd[:MaxWriters]))
+	require.NoError(t, err)
+	for name, p := range map[string]*dispatchv1.WriterHello{
+		"none":   nil,
+		"short":  {WriterId: id, MoreWriterIds: [][]byte{id[:15]}},
+		"double": {WriterId: id, MoreWriterIds: [][]byte{id}},
+		"crowd":  WriterHelloProto(crowd),
+	} {
+		_, err := ReadWriterHello(p)
+		require.ErrorIs(t, err, ErrMalformed, name)
+	}
 }
 
 func TestOversizeReasonsAndResponsesAreCut(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package notify tells the leading scheduler which rows a writer has committed, until the leader has acknowledged it.
+// Package notify tells the leading scheduler which rows a process has committed, until the leader has acknowledged it.
 package notify
 
 import (
@@ -42,10 +42,10 @@ type Flag interface {
 
 // Notifier is safe for concurrent use. It does nothing while everything is acknowledged but keep its stream open.
 type Notifier struct {
-	client dispatchv1.DispatchServiceClient
-	writer hook.RunID
-	flag   Flag
-	log    *zap.Logger
+	client  dispatchv1.DispatchServiceClient
+	writers []hook.RunID
+	flag    Flag
+	log     *zap.Logger
 
 	mu     sync.Mutex
 	ledger ledger
@@ -56,10 +56,11 @@ type Notifier struct {
 	watch chan struct{} // there is something to watch
 }
 
-// New makes a notifier for a writer, which speaks over conn to the leader.
-func New(conn grpc.ClientConnInterface, writer hook.RunID, flag Flag, r prometheus.Registerer, log *zap.Logger) *Notifier {
+// New makes a notifier for the writers of a process, at least one, which speaks over conn to the leader. The flag is one
+// writer's and stands for all.
+func New(conn grpc.ClientConnInterface, writers []hook.RunID, flag Flag, r prometheus.Registerer, log *zap.Logger) *Notifier {
 	n := &Notifier{
-		client: dispatchv1.NewDispatchServiceClient(conn), writer: writer, flag: flag, log: log,
+		client: dispatchv1.NewDispatchServiceClient(conn), writers: writers, flag: flag, log: log,
 		ledger: newLedger(), send: make(chan struct{}, 1), watch: make(chan struct{}, 1),
 	}
 	n.register(r)
@@ -187,7 +188,7 @@ func (n *Notifier) acknowledge(sequence uint64) {
 }
 
 func (n *Notifier) speak(ctx context.Context, s stream) error {
-	hello := &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto(n.writer)}}
+	hello := &dispatchv1.NotifyRequest{Message: &dispatchv1.NotifyRequest_Hello{Hello: wire.WriterHelloProto(n.writers)}}
 	if err := s.Send(hello); err != nil {
 		return sendError(err)
 	}

@@ -35,7 +35,7 @@ type leader struct {
 	away     bool // refuses streams
 	deaf     bool // acknowledges nothing
 	hangUp   context.CancelFunc
-	writers  []hook.RunID
+	hellos   [][]hook.RunID
 	messages []wire.Committed
 	hooks    map[hook.ID]int
 	backlogs map[hook.SinkKey]wire.Backlog
@@ -86,7 +86,7 @@ func (l *leader) take(m *dispatchv1.NotifyRequest, s grpc.BidiStreamingServer[di
 	defer l.mu.Unlock()
 	if m.GetHello() != nil {
 		w, err := wire.ReadWriterHello(m.GetHello())
-		l.writers = append(l.writers, w)
+		l.hellos = append(l.hellos, w)
 		return err
 	}
 	c, err := wire.ReadCommitted(m.GetCommitted())
@@ -127,7 +127,7 @@ func (l *leader) heard() (messages, hooks int) {
 
 // told is what the leader was told so far.
 type told struct {
-	writers  []hook.RunID
+	hellos   [][]hook.RunID
 	messages []wire.Committed
 	hooks    map[hook.ID]int
 	backlogs map[hook.SinkKey]wire.Backlog
@@ -136,7 +136,7 @@ type told struct {
 func (l *leader) told() told {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return told{slices.Clone(l.writers), slices.Clone(l.messages), maps.Clone(l.hooks), maps.Clone(l.backlogs)}
+	return told{slices.Clone(l.hellos), slices.Clone(l.messages), maps.Clone(l.hooks), maps.Clone(l.backlogs)}
 }
 
 // flag counts its moves and can be stuck.
@@ -197,7 +197,7 @@ type rig struct {
 	stop   func()
 }
 
-var writerID = hook.RunID{1, 2, 3}
+var writerIDs = []hook.RunID{{1, 2, 3}, {1, 2, 4}}
 
 func setUp(t *testing.T) *rig {
 	l := &leader{hooks: map[hook.ID]int{}, backlogs: map[hook.SinkKey]wire.Backlog{}}
@@ -210,7 +210,7 @@ func setUp(t *testing.T) *rig {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	require.NoError(t, err)
 	f := &flag{}
-	n := notify.New(conn, writerID, f, prometheus.NewRegistry(), zap.NewNop())
+	n := notify.New(conn, writerIDs, f, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithCancel(context.Background())
 	wg.Go(func() { require.NoError(t, n.Run(ctx)) })
 	return &rig{Notifier: n, leader: l, flag: f, stop: sync.OnceFunc(func() {
@@ -253,7 +253,7 @@ func TestCommittedRowsAreNamedOnceAndInSequence(t *testing.T) {
 		drained(t, r)
 		_, hooks := r.leader.heard()
 		require.Equal(t, 40, hooks)
-		require.Equal(t, []hook.RunID{writerID}, r.leader.told().writers)
+		require.Equal(t, [][]hook.RunID{writerIDs}, r.leader.told().hellos)
 		for i, m := range r.leader.told().messages {
 			require.EqualValues(t, i+1, m.Sequence)
 		}
@@ -377,12 +377,12 @@ func TestAStreamThatAcknowledgesNothingIsGivenUp(t *testing.T) {
 		r.leader.mu.Unlock()
 		r.Committed([]hook.Group{group(key(0), 5, 1)})
 		time.Sleep(10 * time.Second)
-		require.Len(t, r.leader.told().writers, 1)
+		require.Len(t, r.leader.told().hellos, 1)
 		r.leader.mu.Lock()
 		r.leader.deaf = false // a new stream would be heard
 		r.leader.mu.Unlock()
 		drained(t, r)
-		require.Len(t, r.leader.told().writers, 2)
+		require.Len(t, r.leader.told().hellos, 2)
 	})
 }
 

@@ -36,7 +36,8 @@ const (
 //
 // Errors carry google.rpc.ErrorInfo, whose reason is the code of the REST body: invalid_tenant and invalid_source
 // (INVALID_ARGUMENT, with message), source_exists (ALREADY_EXISTS), source_not_found (NOT_FOUND),
-// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), store_unavailable (UNAVAILABLE).
+// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (RESOURCE_EXHAUSTED),
+// store_unavailable (UNAVAILABLE).
 type SourceServiceClient interface {
 	// CreateSource stores a new source; it takes effect at every ingest within a second.
 	CreateSource(ctx context.Context, in *CreateSourceRequest, opts ...grpc.CallOption) (*CreateSourceResponse, error)
@@ -50,7 +51,7 @@ type SourceServiceClient interface {
 	// others fail with UNAVAILABLE (dispatch_unavailable). A call that is cut off leaves a source that takes hooks again,
 	// within a minute at the latest, and nothing half done that another call would not finish.
 	DeleteSource(ctx context.Context, in *DeleteSourceRequest, opts ...grpc.CallOption) (*DeleteSourceResponse, error)
-	// ListSources returns all sources of a tenant, by name.
+	// ListSources returns all sources of a tenant, by name. With more than 10000 it fails with too_many_sources.
 	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
 }
 
@@ -120,7 +121,8 @@ func (c *sourceServiceClient) ListSources(ctx context.Context, in *ListSourcesRe
 //
 // Errors carry google.rpc.ErrorInfo, whose reason is the code of the REST body: invalid_tenant and invalid_source
 // (INVALID_ARGUMENT, with message), source_exists (ALREADY_EXISTS), source_not_found (NOT_FOUND),
-// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), store_unavailable (UNAVAILABLE).
+// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (RESOURCE_EXHAUSTED),
+// store_unavailable (UNAVAILABLE).
 type SourceServiceServer interface {
 	// CreateSource stores a new source; it takes effect at every ingest within a second.
 	CreateSource(context.Context, *CreateSourceRequest) (*CreateSourceResponse, error)
@@ -134,7 +136,7 @@ type SourceServiceServer interface {
 	// others fail with UNAVAILABLE (dispatch_unavailable). A call that is cut off leaves a source that takes hooks again,
 	// within a minute at the latest, and nothing half done that another call would not finish.
 	DeleteSource(context.Context, *DeleteSourceRequest) (*DeleteSourceResponse, error)
-	// ListSources returns all sources of a tenant, by name.
+	// ListSources returns all sources of a tenant, by name. With more than 10000 it fails with too_many_sources.
 	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
 	mustEmbedUnimplementedSourceServiceServer()
 }

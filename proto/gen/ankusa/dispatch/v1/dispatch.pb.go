@@ -601,9 +601,13 @@ type RunningLease struct {
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Time until the attempt is cut off.
 	Left *durationpb.Duration `protobuf:"bytes,5,opt,name=left,proto3" json:"left,omitempty"`
-	// Incarnation of the source that the row is bound to.
+	// Left out: the stored row tells.
+	//
+	// Deprecated: Marked as deprecated in ankusa/dispatch/v1/dispatch.proto.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Bytes of the stored hook.
+	// Left out: the stored row tells.
+	//
+	// Deprecated: Marked as deprecated in ankusa/dispatch/v1/dispatch.proto.
 	Size          uint64 `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -674,6 +678,7 @@ func (x *RunningLease) GetLeft() *durationpb.Duration {
 	return nil
 }
 
+// Deprecated: Marked as deprecated in ankusa/dispatch/v1/dispatch.proto.
 func (x *RunningLease) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
@@ -681,6 +686,7 @@ func (x *RunningLease) GetIncarnation() uint64 {
 	return 0
 }
 
+// Deprecated: Marked as deprecated in ankusa/dispatch/v1/dispatch.proto.
 func (x *RunningLease) GetSize() uint64 {
 	if x != nil {
 		return x.Size
@@ -1486,7 +1492,10 @@ func (*NotifyRequest_Committed) isNotifyRequest_Message() {}
 type WriterHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of this run of the writer: 16 random bytes, new at each start of the process.
-	WriterId      []byte `protobuf:"bytes,1,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`
+	WriterId []byte `protobuf:"bytes,1,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`
+	// Identities of the other writers of the same process, whose commits this stream names, too. They live as long as it
+	// does.
+	MoreWriterIds [][]byte `protobuf:"bytes,2,rep,name=more_writer_ids,json=moreWriterIds,proto3" json:"more_writer_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1524,6 +1533,13 @@ func (*WriterHello) Descriptor() ([]byte, []int) {
 func (x *WriterHello) GetWriterId() []byte {
 	if x != nil {
 		return x.WriterId
+	}
+	return nil
+}
+
+func (x *WriterHello) GetMoreWriterIds() [][]byte {
+	if x != nil {
+		return x.MoreWriterIds
 	}
 	return nil
 }
@@ -1841,15 +1857,15 @@ const file_ankusa_dispatch_v1_dispatch_proto_rawDesc = "" +
 	"\x06Credit\x12\x1f\n" +
 	"\x05slots\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80\x04R\x05slots\x12.\n" +
 	"\rbatching_rows\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\x80\x80@R\fbatchingRows\x12%\n" +
-	"\x0ebatching_bytes\x18\x03 \x01(\x04R\rbatchingBytes\"\xf1\x01\n" +
+	"\x0ebatching_bytes\x18\x03 \x01(\x04R\rbatchingBytes\"\xf9\x01\n" +
 	"\fRunningLease\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x04R\aleaseId\x121\n" +
 	"\x03row\x18\x03 \x01(\v2\x17.ankusa.dispatch.v1.RowB\x06\xbaH\x03\xc8\x01\x01R\x03row\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12-\n" +
-	"\x04left\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04left\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x12\n" +
-	"\x04size\x18\a \x01(\x04R\x04size\"\x97\x03\n" +
+	"\x04left\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04left\x12$\n" +
+	"\vincarnation\x18\x06 \x01(\x04B\x02\x18\x01R\vincarnation\x12\x16\n" +
+	"\x04size\x18\a \x01(\x04B\x02\x18\x01R\x04size\"\x97\x03\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x04R\aleaseId\x121\n" +
@@ -1900,9 +1916,10 @@ const file_ankusa_dispatch_v1_dispatch_proto_rawDesc = "" +
 	"\rNotifyRequest\x127\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1f.ankusa.dispatch.v1.WriterHelloH\x00R\x05hello\x12=\n" +
 	"\tcommitted\x18\x02 \x01(\v2\x1d.ankusa.dispatch.v1.CommittedH\x00R\tcommittedB\x10\n" +
-	"\amessage\x12\x05\xbaH\x02\b\x01\"3\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"l\n" +
 	"\vWriterHello\x12$\n" +
-	"\twriter_id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\bwriterId\"\x9f\x01\n" +
+	"\twriter_id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\bwriterId\x127\n" +
+	"\x0fmore_writer_ids\x18\x02 \x03(\fB\x0f\xbaH\f\x92\x01\t\x10\xff\x01\"\x04z\x02h\x10R\rmoreWriterIds\"\x9f\x01\n" +
 	"\tCommitted\x12#\n" +
 	"\bsequence\x18\x01 \x01(\x04B\a\xbaH\x042\x02 \x00R\bsequence\x124\n" +
 	"\x06groups\x18\x02 \x03(\v2\x1c.ankusa.dispatch.v1.RowGroupR\x06groups\x127\n" +
