@@ -158,7 +158,7 @@ func (t *term) join(c *core.Core, now hook.Timestamp, conn *runnerConn, h *wire.
 	}
 	t.conns[h.Runner] = conn
 	c.Joined(now, h.Runner, core.Hello{
-		Types: h.SinkTypes, Slots: int(h.Credit.Slots), Running: h.Running, Reports: h.Unacknowledged,
+		Types: h.SinkTypes, Credit: credit(h.Credit), Running: h.Running, Reports: h.Unacknowledged,
 	})
 }
 
@@ -198,14 +198,18 @@ func (t *term) receive(
 	}
 }
 
+func credit(c wire.Credit) core.Credit {
+	return core.Credit{Slots: int(c.Slots), Rows: int(c.BatchingRows), Bytes: int64(min(c.BatchingBytes, math.MaxInt64))}
+}
+
 func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 	switch m := m.GetMessage().(type) {
 	case *dispatchv1.LeaseRequest_Outcomes:
 		list, err := wire.ReadReports(m.Outcomes.GetOutcomes())
 		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, list) }, err
 	case *dispatchv1.LeaseRequest_Credit:
-		credit, err := wire.ReadCredit(m.Credit)
-		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, int(credit.Slots)) }, err
+		given, err := wire.ReadCredit(m.Credit)
+		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, credit(given)) }, err
 	case *dispatchv1.LeaseRequest_Goodbye:
 		return func(c *core.Core, now hook.Timestamp) { c.Leaving(now, id) }, nil
 	default:

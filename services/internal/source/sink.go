@@ -16,8 +16,19 @@ var (
 	sinkTypes = []string{SinkLog, SinkHTTP}
 	// sinkOrdered are the types that confirm a hook before the next one of its lane is sent, and so keep a lane's order.
 	sinkOrdered = []string{SinkLog, SinkHTTP}
-	sinkNotYet  = []string{"rabbitmq", "kafka", "nats", "redis", "sqs", "google_pubsub"}
+	// sinkBatching are the types that gather hooks of many deliveries for one request.
+	sinkBatching = []string{"sqs", "google_pubsub"}
+	sinkNotYet   = []string{"rabbitmq", "kafka", "nats", "redis", "sqs", "google_pubsub"}
 )
+
+// Batching says of every sink type that gathers deliveries whether it does.
+func Batching() map[string]bool {
+	types := make(map[string]bool, len(sinkBatching))
+	for _, t := range sinkBatching {
+		types[t] = true
+	}
+	return types
+}
 
 // Sink is one destination of a source's hooks.
 type Sink struct {

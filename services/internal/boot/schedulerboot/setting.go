@@ -4,6 +4,7 @@ import (
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/scheduler"
 	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/source"
 )
 
 // settings turns the file's settings into the role's.
@@ -20,7 +21,7 @@ func coreConfig(c config.Config) core.Config {
 	byDefault := limits(d, d.Tenants["default"])
 	out := core.Config{
 		Batch: d.Batch, MaxInflight: d.MaxInflight, MaxInflightBytes: d.MaxInflightBytes,
-		Concurrency: or(d.Concurrency, 0), SinkConcurrency: or(d.SinkConcurrency, 0),
+		Concurrency: or(d.Concurrency, 0), SinkConcurrency: or(d.SinkConcurrency, 0), Batching: source.Batching(),
 		AttemptTimeout: d.AttemptTimeout, LeaseMargin: c.Scheduler.LeaseMargin, Grace: c.Scheduler.RunnerGrace,
 		Breakers: core.Breakers{Failures: d.BreakerFailures, Open: d.BreakerOpen, MaxOpen: d.BreakerMaxOpen},
 		Default:  byDefault, Tenants: map[string]core.Limits{},

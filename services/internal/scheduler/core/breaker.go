@@ -71,7 +71,10 @@ func (p *pace) succeed(most int) {
 }
 
 // most is the cap on a key's attempts at once.
-func (c *Core) most() int {
+func (c *Core) most(k *sinkKey) int {
+	if k.batches {
+		return c.mostBatched()
+	}
 	if c.cfg.SinkConcurrency > 0 {
 		return c.cfg.SinkConcurrency
 	}
@@ -81,7 +84,7 @@ func (c *Core) most() int {
 // startable says whether the key may start one more attempt now.
 func (c *Core) startable(k *sinkKey) bool {
 	switch {
-	case k.stalled || k.parked != 0 || c.cfg.SinkConcurrency > 0 && k.running >= c.cfg.SinkConcurrency:
+	case k.stalled || k.parked != 0 || !k.batches && c.cfg.SinkConcurrency > 0 && k.running >= c.cfg.SinkConcurrency:
 		return false
 	case k.breaker.state == halfOpen:
 		return k.breaker.probe == nil
@@ -109,7 +112,7 @@ func (c *Core) judge(cl *claim, o *hook.Outcome) {
 	case hook.Delivered:
 		c.answered(k, probe)
 		if c.paced(cl) {
-			k.pace.succeed(c.most())
+			k.pace.succeed(c.most(k))
 		}
 	case hook.Permanent, hook.PermanentConfig:
 		if probe {

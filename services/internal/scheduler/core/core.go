@@ -25,12 +25,15 @@ type Config struct {
 	MaxInflightBytes int64
 	Concurrency      int // attempts at once; 0 is what the runners can take
 	SinkConcurrency  int // attempts at once per sink key; 0 is no cap
-	AttemptTimeout   time.Duration
-	LeaseMargin      time.Duration // by which a lease outlives the attempt's time-out
-	Grace            time.Duration // for a lost runner to come back
-	Breakers         Breakers
-	Default          Limits
-	Tenants          map[string]Limits
+	// Batching sink types wait for their batch's answer, and are not held to any of the three: windows and the runners'
+	// credit bound them.
+	Batching       map[string]bool
+	AttemptTimeout time.Duration
+	LeaseMargin    time.Duration // by which a lease outlives the attempt's time-out
+	Grace          time.Duration // for a lost runner to come back
+	Breakers       Breakers
+	Default        Limits
+	Tenants        map[string]Limits
 }
 
 // Term is what a leader starts with.
@@ -78,6 +81,9 @@ type Core struct {
 	runners   map[hook.RunID]*runner
 	slots     int // of all connected runners
 	credit    ring[*runner]
+	batching  ring[*sinkKey] // of sinks that batch, that could start an attempt
+	fleet     uint64         // changes of the connected runners
+	freed     bool           // one has more room than when keys last stalled
 	nextLease uint64
 	nextKey   uint64
 	leases    list // by deadline

@@ -24,17 +24,21 @@ type tenant struct {
 
 // sinkKey is one sink of one source for one tenant. It goes when nothing of it is claimed, waiting or left in the store.
 type sinkKey struct {
-	id      hook.SinkKey
-	number  uint64 // in order of creation
-	tenant  *tenant
-	queue   queue // claimed, waiting for a slot
-	running int
-	claims  int // in any state
-	purges  int // pages of condemnations under way
-	source  Source
-	ready   node[*sinkKey]
-	stalled bool
-	parked  hook.Timestamp // nothing of it is begun before; zero for none
+	id       hook.SinkKey
+	number   uint64 // in order of creation
+	tenant   *tenant
+	queue    queue // claimed, waiting for a slot
+	running  int
+	claims   int // in any state
+	purges   int // pages of condemnations under way
+	source   Source
+	ready    node[*sinkKey]
+	stalled  bool
+	batches  bool
+	batching node[*sinkKey]
+	home     *runner        // that a batching key prefers
+	fleet    uint64         // for which that was found
+	parked   hook.Timestamp // nothing of it is begun before; zero for none
 	// hesitates: the store failed a read, and is not asked for rows of the key before; zero for no.
 	hesitates hook.Timestamp
 	breaker   breaker
@@ -112,8 +116,8 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 		t := c.tenant(id.Tenant)
 		t.keys++
 		c.nextKey++
-		k = &sinkKey{id: id, number: c.nextKey, tenant: t}
-		k.ready.value = k
+		k = &sinkKey{id: id, number: c.nextKey, tenant: t, batches: c.cfg.Batching[id.Type]}
+		k.ready.value, k.batching.value = k, k
 		c.keys[id] = k
 	}
 	return k
@@ -137,6 +141,7 @@ func (c *Core) retire(k *sinkKey) {
 	}
 	delete(c.keys, k.id)
 	k.tenant.ready.remove(&k.ready)
+	c.batching.remove(&k.batching)
 	if k.tenant.keys--; k.tenant.keys == 0 {
 		c.runnable.remove(&k.tenant.runnable)
 		c.hungry.remove(&k.tenant.hungry)
@@ -220,7 +225,9 @@ func (b *backlog) track(c *claim) {
 // rows to scan.
 func (c *Core) update(k *sinkKey) {
 	t := k.tenant
-	t.ready.set(&k.ready, k.queue.len() > 0 && c.startable(k))
+	startable := k.queue.len() > 0 && c.startable(k)
+	t.ready.set(&k.ready, startable && !k.batches)
+	c.batching.set(&k.batching, startable && k.batches)
 	for _, b := range k.backlogs {
 		due := b.open && (k.scannable() || b.sweeping && k.hesitates == 0)
 		t.behind.set(&b.behind, !b.scanning && (due || b.order.open && k.scannable()))

@@ -294,7 +294,7 @@ func TestI6_ALaneGoesOnBehindALeaseOfAnEarlierTerm(t *testing.T) {
 	r.pump()
 	third := r.enter("x")
 	require.Empty(t, r.leases, "the gate is shut, and what was named stands behind what waits for it")
-	r.rejoin(1, Hello{Slots: 10, Running: []hook.Running{runningOf(held, 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(held, 20*time.Second)}})
 	require.Empty(t, r.leases)
 	r.reportAs(id, held, hook.Outcome{Class: hook.Delivered})
 	r.deliver()

@@ -12,18 +12,20 @@ import (
 type runner struct {
 	id        hook.RunID
 	types     map[string]bool
-	slots     int
+	limit     Credit
 	connected bool
 	leaving   bool // said goodbye
 	running   int  // attempts of this term, and those of earlier ones whose rows are being read
 	leases    map[hook.Lease]*claim
-	losses    int // leases that it was lost with, whose rows are not settled yet
+	rows      int   // attempts of sinks that batch
+	bytes     int64 // of their hooks
+	losses    int   // leases that it was lost with, whose rows are not settled yet
 	credit    node[*runner]
 	lostAt    hook.Timestamp
 }
 
 // room says whether the runner can be given one more attempt.
-func (r *runner) room() bool { return r.connected && !r.leaving && r.running < r.slots }
+func (r *runner) room() bool { return r.connected && !r.leaving && r.running < r.limit.Slots }
 
 // gone says whether the runner was lost for longer than its grace.
 func (r *runner) gone() bool { return !r.connected && r.leaving }
@@ -43,7 +45,7 @@ func (r *runner) held() []*claim {
 // Hello is what a runner says when it connects.
 type Hello struct {
 	Types   []string
-	Slots   int
+	Credit  Credit
 	Running []hook.Running
 	Reports []hook.Report // outcomes that were not acknowledged
 }
@@ -78,7 +80,7 @@ func (c *Core) Joined(now hook.Timestamp, id hook.RunID, h Hello) {
 
 func (c *Core) connect(r *runner, h Hello) {
 	if r.connected {
-		c.slots -= r.slots
+		c.slots -= r.limit.Slots
 	} else if c.slots == 0 {
 		c.beginGently()
 	}
@@ -86,10 +88,11 @@ func (c *Core) connect(r *runner, h Hello) {
 	for _, t := range h.Types {
 		r.types[t] = true
 	}
-	r.connected, r.leaving, r.slots = true, false, h.Slots
-	c.slots += r.slots
+	r.connected, r.leaving, r.limit = true, false, h.Credit
+	c.slots += r.limit.Slots
+	c.fleet++
 	c.credit.set(&r.credit, r.room())
-	c.unstall()
+	c.freed = true
 	c.settleRings()
 }
 
@@ -100,7 +103,7 @@ func (c *Core) resume(r *runner, l hook.Running) {
 	}
 	cl := c.standing(l.Row.Ref())
 	if cl != nil && cl.adopted != nil && cl.adopted.ref == l.Lease && cl.adopted.runner.id == r.id {
-		c.readopt(cl.adopted, r, l.Left)
+		c.readopt(cl.key, cl.adopted, r, l.Left)
 		return
 	}
 	if l.Lease.Epoch >= c.epoch || cl != nil {
@@ -120,10 +123,10 @@ func (c *Core) standing(ref hook.Ref) *claim {
 }
 
 // readopt goes on with a lease whose row is still being read, after another hello.
-func (c *Core) readopt(a *adoption, r *runner, left time.Duration) {
-	c.burden(a.runner, -1)
+func (c *Core) readopt(k *sinkKey, a *adoption, r *runner, left time.Duration) {
+	c.burden(k, a.runner, -1, 0)
 	a.runner, a.left = r, left
-	c.burden(r, 1)
+	c.burden(k, r, 1, 0)
 }
 
 // adopt reads the row of an earlier term's lease.
@@ -133,7 +136,7 @@ func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
 	if row.Ordered {
 		c.attachAdopted(cl)
 	}
-	c.burden(r, 1)
+	c.burden(cl.key, r, 1, 0)
 	c.read([]hook.Row{row}, false)
 }
 
@@ -142,7 +145,7 @@ func (c *Core) adopt(r *runner, row hook.Row, a adoption) {
 func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	a := cl.adopted
 	cl.adopted = nil
-	c.burden(a.runner, -1)
+	c.burden(cl.key, a.runner, -1, 0)
 	second := cl.Ordered && cl.lane == nil && a.outcome == nil // its lane has gone on
 	if second || f.Delivery == nil || f.Delivery.Version != cl.Version || f.Delivery.Attempts+1 != a.attempt {
 		c.refuse(cl, a, f, sources)
@@ -203,16 +206,16 @@ func (c *Core) retract(cl *claim) {
 }
 
 // Credit changes what a runner can take.
-func (c *Core) Credit(now hook.Timestamp, id hook.RunID, slots int) {
+func (c *Core) Credit(now hook.Timestamp, id hook.RunID, limit Credit) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil || !r.connected || r.leaving {
 		return
 	}
-	c.slots += slots - r.slots
-	r.slots = slots
+	c.slots += limit.Slots - r.limit.Slots
+	r.limit = limit
 	c.credit.set(&r.credit, r.room())
-	c.unstall()
+	c.freed = true
 	c.settleRings()
 }
 
@@ -224,8 +227,9 @@ func (c *Core) Leaving(now hook.Timestamp, id hook.RunID) {
 		return
 	}
 	r.leaving = true
-	c.slots -= r.slots
-	r.slots = 0
+	c.slots -= r.limit.Slots
+	r.limit = Credit{}
+	c.fleet++
 	c.credit.remove(&r.credit)
 	c.settleRings()
 	c.done(r)
@@ -239,7 +243,8 @@ func (c *Core) Lost(now hook.Timestamp, id hook.RunID) {
 		return
 	}
 	r.connected = false
-	c.slots -= r.slots
+	c.slots -= r.limit.Slots
+	c.fleet++
 	c.credit.remove(&r.credit)
 	c.settleRings()
 	r.lostAt = c.now

@@ -54,7 +54,7 @@ func (r *simRunner) connect() {
 	}
 	r.connected, r.term = true, w.term
 	w.records[r.id] = 35 * time.Second
-	h := Hello{Types: []string{"http"}, Slots: r.slots}
+	h := Hello{Types: []string{"http"}, Credit: Credit{Slots: r.slots}}
 	for ref, a := range r.running {
 		h.Running = append(h.Running, hook.Running{Lease: ref, Row: a.Delivery.Row, Attempt: a.Attempt, Left: max(0, a.deadline-w.now)})
 	}

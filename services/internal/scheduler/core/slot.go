@@ -8,26 +8,32 @@ import (
 
 // dispatch starts attempts while there are slots: tenants in turn, and each tenant's keys in turn.
 func (c *Core) dispatch() {
+	c.unstall()
 	for c.running < c.concurrency() && c.runnable.n > 0 && c.credit.n > 0 {
 		k := c.runnable.next().ready.next()
-		cl := k.pop()
-		if cl == nil {
-			c.update(k)
-			continue
-		}
-		r := c.runnerFor(k.id.Type)
-		if r == nil {
-			k.queue.unpop(cl)
-			k.stalled = true
-			c.stalled = append(c.stalled, k)
-			c.update(k)
-			continue
-		}
-		if k.breaker.state == halfOpen {
-			k.breaker.probe = cl
-		}
-		c.lease(cl, r)
+		c.start(k, k.pop(), func(*claim) *runner { return c.runnerFor(k.id.Type) })
 	}
+	c.dispatchBatching()
+}
+
+// start leases a claim that was taken from its key's queue; without a runner the key waits until one has room.
+func (c *Core) start(k *sinkKey, cl *claim, find func(*claim) *runner) {
+	if cl == nil {
+		c.update(k)
+		return
+	}
+	r := find(cl)
+	if r == nil {
+		k.queue.unpop(cl)
+		k.stalled = true
+		c.stalled = append(c.stalled, k)
+		c.update(k)
+		return
+	}
+	if k.breaker.state == halfOpen {
+		k.breaker.probe = cl
+	}
+	c.lease(cl, r)
 }
 
 // pop is the next claim of the key that still waits for a slot.
@@ -50,8 +56,12 @@ func (c *Core) runnerFor(sinkType string) *runner {
 	return nil
 }
 
-// unstall gives the keys that no runner took another chance.
+// unstall gives the keys that no runner took another chance, once a runner has more room than it had.
 func (c *Core) unstall() {
+	if !c.freed {
+		return
+	}
+	c.freed = false
 	stalled := c.stalled
 	c.stalled = nil
 	for _, k := range stalled {
@@ -78,32 +88,37 @@ func (c *Core) give(cl *claim, r *runner, ref hook.Lease, length time.Duration) 
 	cl.leasedAt, cl.deadline = c.now, c.now.Add(length)
 	r.leases[ref] = cl
 	c.leases.insert(cl)
-	c.count(cl.key, r, 1)
+	c.count(cl, 1)
 }
 
 // ungive ends an attempt's booking.
 func (c *Core) ungive(cl *claim) {
 	delete(cl.runner.leases, cl.ref)
 	c.leases.remove(cl)
-	c.count(cl.key, cl.runner, -1)
+	c.count(cl, -1)
 }
 
-func (c *Core) count(k *sinkKey, r *runner, n int) {
-	c.running += n
+func (c *Core) count(cl *claim, n int) {
+	k := cl.key
 	k.running += n
-	k.tenant.running += n
+	if !k.batches {
+		c.running += n
+		k.tenant.running += n
+	}
 	c.update(k)
-	c.burden(r, n)
+	c.burden(k, cl.runner, n, int64(n)*int64(cl.Size))
 }
 
 // burden counts what a runner works on.
-func (c *Core) burden(r *runner, n int) {
-	before := r.room()
+func (c *Core) burden(k *sinkKey, r *runner, n int, size int64) {
+	c.freed = c.freed || n < 0
+	if k.batches {
+		r.rows += n
+		r.bytes += size
+		return
+	}
 	r.running += n
 	c.credit.set(&r.credit, r.room())
-	if !before && r.room() {
-		c.unstall()
-	}
 }
 
 func (c *Core) events(cl *claim) {
