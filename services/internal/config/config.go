@@ -83,6 +83,8 @@ type HTTP struct {
 	MinBodyRate int `key:"min_body_rate"`
 	// How long a connection may stay open without a request, in milliseconds. Default 60000; 1000 to 3600000.
 	IdleTimeout time.Duration `key:"idle_timeout_ms"`
+	// Most connections that are open; one more is closed at once. Default 16384; 1 to 1000000.
+	MaxConnections int `key:"max_connections"`
 }
 
 // Admin is the operator's listener.
@@ -151,6 +153,11 @@ type RPC struct {
 	// Address that ingest and scheduler serve gRPC on, as host:port. Default "", which is 127.0.0.1:4010 for ingest and
 	// 127.0.0.1:4011 for the scheduler; port 0 takes a free one. The one-process binary listens only when it is set.
 	Listen string `key:"listen" env:"ANKUSA_RPC_LISTEN"`
+	// Most connections that are open; one more is closed at once. Default 1024; 1 to 65536.
+	MaxConnections int `key:"max_connections"`
+	// Most calls of one connection that are under way, streams included; its client holds further ones back. Default 1024;
+	// 16 to 65536.
+	MaxStreams int `key:"max_streams"`
 	// Certificates between the processes; both sides show one. Without them the connections are plaintext.
 	TLS TLS `key:"tls"`
 }

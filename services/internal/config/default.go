@@ -10,7 +10,9 @@ func Default() Config {
 		HTTP: HTTP{
 			Port: 4000, MaxBodyBytes: 8_000_000, Routing: RoutingPath, Prefix: "/webhooks",
 			HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, MinBodyRate: 1024, IdleTimeout: time.Minute,
+			MaxConnections: 16_384,
 		},
+		RPC:       RPC{MaxConnections: 1024, MaxStreams: 1024},
 		Admin:     Admin{Enabled: true, IP: "127.0.0.1", Port: 4002},
 		Batcher:   Batcher{MaxBatch: 256, MaxQueue: 10_000, MaxQueueBytes: 256 << 20},
 		Dispatch:  defaultDispatch(),

@@ -282,6 +282,15 @@ func TestStoreKeysMustFitItsType(t *testing.T) {
 	}, faultsOf(t, err))
 }
 
+func TestI11_ConnectionsAndStreamsAreBounded(t *testing.T) {
+	_, err := parseText(t, "http: {max_connections: 0}\nrpc: {max_connections: 65537, max_streams: 15}\n", nil)
+	require.Equal(t, []string{
+		"1: http.max_connections must be 1 to 1000000, got 0",
+		"2: rpc.max_connections must be 1 to 65536, got 65537",
+		"2: rpc.max_streams must be 16 to 65536, got 15",
+	}, faultsOf(t, err))
+}
+
 func TestAMissingFileIsAFault(t *testing.T) {
 	_, err := Load(t.TempDir()+"/none.yml", RoleAll, variables(nil))
 	var e *Error

@@ -51,6 +51,8 @@ func (c Config) faults() []Fault {
 	if c.RPC.Listen != "" {
 		f.address("rpc.listen", c.RPC.Listen)
 	}
+	f.between("rpc.max_connections", c.RPC.MaxConnections, 1, 65536)
+	f.between("rpc.max_streams", c.RPC.MaxStreams, 16, 65536)
 	c.RPC.TLS.check(&f, "rpc.tls")
 	f.addresses("peers.scheduler", c.Peers.Scheduler)
 	f.addresses("peers.ingest", c.Peers.Ingest)
@@ -87,6 +89,7 @@ func (h HTTP) check(f *faults) {
 	f.duration("http.body_timeout_ms", h.BodyTimeout, 100*time.Millisecond, time.Hour)
 	f.between("http.min_body_rate", h.MinBodyRate, 0, 64<<20)
 	f.duration("http.idle_timeout_ms", h.IdleTimeout, time.Second, time.Hour)
+	f.between("http.max_connections", h.MaxConnections, 1, 1_000_000)
 }
 
 func (b Batcher) check(f *faults, maxBody int) {

@@ -21,6 +21,7 @@ func settings(c config.Config, role config.Role) ingest.Config {
 		h.Prefix = ""
 	}
 	h.HeaderTimeout, h.BodyTimeout, h.IdleTimeout = c.HTTP.HeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.IdleTimeout
+	h.MaxConnections = c.HTTP.MaxConnections
 	a.MaxBodyBytes, a.TenantFromURL = c.HTTP.MaxBodyBytes, tenantFromURL
 	a.MaxBatch, a.MaxDelay = c.Batcher.MaxBatch, c.Batcher.MaxDelay
 	a.MaxQueue, a.MaxQueueBytes = c.Batcher.MaxQueue, c.Batcher.MaxQueueBytes
