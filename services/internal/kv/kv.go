@@ -12,7 +12,7 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// Timestamp is a point of the store's clock. Timestamps of one store are handed out strictly increasing.
+// Timestamp is a point of the store's clock. Those of updates and of Now are handed out strictly increasing.
 type Timestamp = hook.Timestamp
 
 // Pair is one key and its value. The caller owns both slices.
@@ -66,8 +66,9 @@ type UpdateOptions struct {
 // Store is the port. All methods are safe for concurrent use. Errors are of the kinds of this package, or the
 // closure's own, or the context's.
 type Store interface {
-	// View runs fn on a snapshot that holds everything committed before the call began. It returns only when all that
-	// fn could see is durable, and fails with ErrUnavailable where that cannot be had.
+	// View runs fn on a snapshot that holds everything committed before the call began; its timestamp may lie before
+	// that of an earlier Now. It returns only when all that fn could see is durable, and fails with ErrUnavailable where
+	// that cannot be had.
 	View(ctx context.Context, fn func(Reader) error) error
 	// Update runs fn once and commits its writes, and returns the commit's timestamp. It does not retry: see Retry.
 	// It returns nil only when the commit, and everything that fn could see, is durable. A transaction that wrote and

@@ -16,6 +16,7 @@ import (
 type pending struct {
 	batch *pebble.Batch
 	mark  kv.Timestamp // of the clock, if the batch carries one
+	state *state       // with the batch in it; nil for the mark's, which changes nothing that views read
 	done  chan struct{}
 	err   error // valid once done
 }
@@ -24,6 +25,16 @@ func settled() *pending {
 	p := &pending{done: make(chan struct{})}
 	close(p.done)
 	return p
+}
+
+// over says whether the batch is durable or never will be.
+func (p *pending) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait returns when the batch is durable, with ErrUnavailable if it can never be, or when ctx ends, with its error.
@@ -106,9 +117,12 @@ func (s *Store) settle(p *pending) {
 	// Closing a batch whose sync failed would hand it to others through the engine's pool.
 	if err == nil {
 		_ = p.batch.Close()
+		if p.state != nil {
+			s.advance(p.state)
+		}
 		s.durableMark.Store(max(s.durableMark.Load(), uint64(p.mark)))
 	}
-	p.batch = nil
+	p.batch, p.state = nil, nil
 	close(p.done)
 	if err != nil {
 		s.log.Fatal("write-ahead log failed", zap.String("dir", s.opts.Dir), zap.Error(err))
@@ -122,6 +136,9 @@ func (s *Store) apply(batch *pebble.Batch, mark kv.Timestamp) (*pending, error) 
 	}
 	p := &pending{batch: batch, mark: mark, done: make(chan struct{})}
 	s.newest = p
+	if mark == 0 {
+		s.written, p.state = p, s.freeze()
+	}
 	s.queue.push(p)
 	return p, nil
 }

@@ -104,12 +104,13 @@ func openLocked(o Options, log *zap.Logger, read source, lock *pebble.Lock) (*St
 		clock:   newClock(read, mark),
 		mark:    mark,
 		recent:  newConflicts(maxConflicts),
+		states:  make(map[*state]struct{}),
 		updates: newReaderList(),
-		views:   newReaderList(),
 		queue:   newSyncQueue(),
 		synced:  make(chan struct{}),
 	}
-	s.newest, s.marked = s.idle, s.idle
+	s.newest, s.written, s.marked = s.idle, s.idle, s.idle
+	s.durable = s.freeze()
 	s.durableMark.Store(uint64(mark))
 	go s.syncLoop()
 	return s, nil

@@ -2,7 +2,8 @@
 //
 // One lock orders starts and commits. Under it a commit is checked against what was committed since its start, takes
 // its timestamp and is applied to the engine; it waits for the disk outside, so that all commits that wait share a
-// sync. What is applied is visible at once, and whoever has seen it waits for the same sync before he returns.
+// sync. What is applied is visible to updates at once, and one that has seen it waits for the same sync before it
+// returns. A view waits for nobody: it reads the newest state that is durable.
 //
 // The process ends, by a fatal log entry, when the log cannot be written: what is on the disk then decides. The guard
 // for low space refuses writes before that.
@@ -54,9 +55,11 @@ type Store struct {
 	mark    kv.Timestamp // persisted, or on its way there
 	marked  *pending     // carries mark
 	newest  *pending     // last applied
+	written *pending     // the last of them that carries a caller's writes
+	durable *state       // what views read
+	states  map[*state]struct{}
 	recent  *conflicts
 	updates *readerList
-	views   *readerList
 
 	durableMark atomic.Uint64
 	failed      atomic.Bool
@@ -93,8 +96,8 @@ func (s *Store) enter(ctx context.Context) error {
 
 func (s *Store) leave() { s.life.RUnlock() }
 
-// begin opens r's snapshot and puts it into the list.
-func (s *Store) begin(ctx context.Context, r *reader, list *readerList) error {
+// begin opens an update's snapshot.
+func (s *Store) begin(ctx context.Context, r *reader) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -106,31 +109,32 @@ func (s *Store) begin(ctx context.Context, r *reader, list *readerList) error {
 		return err
 	}
 	r.s, r.start, r.seen, r.snap = s, start, s.newest, s.db.NewSnapshot()
-	list.add(r)
+	s.updates.add(r)
 	return nil
 }
 
-// end frees r's snapshot, after unlist has run under the lock. After Close nothing is left to free.
-func (s *Store) end(r *reader, unlist func()) {
+// end frees an update's snapshot. After Close nothing is left to free.
+func (s *Store) end(t *txn) {
 	s.life.RLock()
 	defer s.life.RUnlock()
 	if s.closed {
 		return
 	}
 	s.mu.Lock()
-	unlist()
+	s.retire(t)
 	s.mu.Unlock()
-	_ = r.snap.Close() // fails only on a snapshot that is closed
+	_ = t.snap.Close() // fails only on a snapshot that is closed
 }
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	var r reader
-	if err := s.begin(ctx, &r, s.views); err != nil {
+	v, err := s.beginView(ctx, &r)
+	if err != nil {
 		return err
 	}
-	defer s.end(&r, func() { s.views.remove(&r) })
-	err := fn(&r)
+	defer s.release(v)
+	err = fn(&r)
 	return cmp.Or(s.seenDurable(ctx, &r), err)
 }
 
@@ -150,10 +154,10 @@ func (s *Store) seenDurable(ctx context.Context, r *reader) error {
 // Update implements kv.Store.
 func (s *Store) Update(ctx context.Context, o kv.UpdateOptions, fn func(kv.Txn) error) (kv.Timestamp, error) {
 	var t txn
-	if err := s.begin(ctx, &t.reader, s.updates); err != nil {
+	if err := s.begin(ctx, &t.reader); err != nil {
 		return 0, err
 	}
-	defer s.end(&t.reader, func() { s.retire(&t) })
+	defer s.end(&t)
 	if err := fn(&t); err != nil || len(t.ops) == 0 {
 		return t.start, cmp.Or(s.seenDurable(ctx, &t.reader), err)
 	}
@@ -246,12 +250,11 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.queue.close()
 	<-s.synced
-	for _, list := range []*readerList{s.updates, s.views} {
-		for r := list.oldest(); r != nil; r = list.oldest() {
-			list.remove(r)
-			_ = r.snap.Close() // fails only on a snapshot that is closed
-		}
+	for r := s.updates.oldest(); r != nil; r = s.updates.oldest() {
+		s.updates.remove(r)
+		_ = r.snap.Close() // fails only on a snapshot that is closed
 	}
+	s.closeStates()
 	var err error
 	if !s.failed.Load() {
 		// The mark falls back to the clock, so that an orderly restart costs no lead.

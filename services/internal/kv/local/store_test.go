@@ -193,8 +193,49 @@ func TestPanicInClosureFreesTheTransaction(t *testing.T) {
 	})
 	require.Panics(t, func() { _ = s.View(t.Context(), func(kv.Reader) error { panic("closure") }) })
 	require.Nil(t, s.updates.oldest())
-	require.Nil(t, s.views.oldest())
+	require.Len(t, s.states, 1)
+	require.Equal(t, 1, s.durable.users, "none but the store's own")
 	require.NoError(t, s.Close())
+}
+
+// A view neither waits for a commit on its way to the disk nor sees it; one that begins after its answer sees it.
+func TestAViewWaitsForNoCommit(t *testing.T) {
+	d := &disk{FS: vfs.NewMem()}
+	s, err := Open(memOptions(d), zap.NewNop())
+	require.NoError(t, err)
+	require.NoError(t, putKey(t, s, "a"))
+	waiting, release := d.hold()
+	committed := make(chan error, 1)
+	go func() { committed <- putKey(t, s, "b") }()
+	<-waiting
+	require.NoError(t, getKey(t, s, "a"))
+	require.ErrorIs(t, getKey(t, s, "b"), kv.ErrNotFound)
+	require.Empty(t, committed)
+	release()
+	require.NoError(t, <-committed)
+	require.NoError(t, getKey(t, s, "b"))
+	require.NoError(t, s.Close())
+}
+
+// Views that stay open keep their states, and none is left behind when they end, whatever was committed meanwhile.
+func TestAStateGoesWithItsLastView(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	require.NoError(t, s.View(t.Context(), func(outer kv.Reader) error {
+		require.NoError(t, putKey(t, s, "a"))
+		return s.View(t.Context(), func(inner kv.Reader) error {
+			require.Greater(t, inner.Timestamp(), outer.Timestamp())
+			require.NoError(t, putKey(t, s, "b"))
+			_, err := outer.Get(t.Context(), []byte("a"))
+			require.ErrorIs(t, err, kv.ErrNotFound)
+			_, err = inner.Get(t.Context(), []byte("b"))
+			require.ErrorIs(t, err, kv.ErrNotFound)
+			require.Len(t, s.states, 3)
+			return nil
+		})
+	}))
+	require.Len(t, s.states, 1)
+	require.NoError(t, s.Close())
+	require.Empty(t, s.states)
 }
 
 // The store in memory lives in a bubble: its timestamps follow the bubble's clock, and its goroutines neither hold
