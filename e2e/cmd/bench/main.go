@@ -55,7 +55,7 @@ func run(args []string) error {
 	} else {
 		defer func() { _ = os.RemoveAll(dir) }()
 	}
-	bin, err := harness.Build(ctx, filepath.Join(dir, "bin"), "ankusa")
+	bin, err := harness.Build(ctx, filepath.Join(dir, "bin"))
 	if err != nil {
 		return err
 	}

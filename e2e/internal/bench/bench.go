@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 type benchmark struct {
@@ -22,6 +23,9 @@ var all = []benchmark{
 	{"drain", drain},
 	{"idle", idle},
 	{"history", history},
+	{"fairness", fairness},
+	{"victim", victim},
+	{"failover", failover},
 }
 
 // Names of all benchmarks.
@@ -45,12 +49,17 @@ func Run(ctx context.Context, g *Rig, names []string, out io.Writer) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	if g.wanted = names; len(names) == 0 {
+		g.wanted = Names()
+	}
 	for _, b := range all {
-		if len(names) > 0 && !slices.Contains(names, b.name) {
+		if !g.wants(b.name) {
 			continue
 		}
 		g.say("%s", b.name)
+		began := time.Now()
 		result, err := b.run(ctx, g)
+		g.say("  %.0f s", time.Since(began).Seconds())
 		if err == nil {
 			err = json.NewEncoder(out).Encode(result)
 		}

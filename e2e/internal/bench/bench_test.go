@@ -102,7 +102,7 @@ func TestIdleCountsOnlyWhatIsNotExempt(t *testing.T) {
 
 func TestTheOpponentsDoTheirJobAsProcessesOfTheirOwn(t *testing.T) {
 	g := rig(t)
-	f, err := g.plan(t.Context(), time.Millisecond, false)
+	f, err := g.plan(t.Context(), receiverSpec{Delay: time.Millisecond})
 	require.NoError(t, err)
 	require.NoError(t, f.start(t.Context(), g))
 	defer func() { require.NoError(t, f.close()) }()
@@ -144,4 +144,56 @@ func TestAChildThatFailsSaysWhy(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	require.ErrorContains(t, err, "connection refused")
+}
+
+func TestDeliverAndHistoryShareTheirSearches(t *testing.T) {
+	g := rig(t)
+	g.wanted = []string{"history"}
+	require.False(t, g.wants("deliver"))
+	g.steady = map[string]samples{sideProduct: {1}, sideBare: {2}, sideWithout: {3}}
+	rates, err := g.steadyRates(t.Context(), sideProduct, sideWithout)
+	require.NoError(t, err, "nothing is measured again")
+	require.Equal(t, samples{3}, rates[sideWithout])
+}
+
+func TestFairnessTakesTheWorseOfItsBars(t *testing.T) {
+	side := func(lags ...float64) (s fairSide) { s.add(lags); return s }
+	r := rig(t).fairResult(side(1, 1, 1.5), side(1, 2, 3), 512)
+	require.InDelta(t, 0.75, r.Value, 1e-9, "3 ms are 1.5 times the floor of 2 ms, of twice that")
+	r = rig(t).fairResult(side(10), side(20), 1024)
+	require.InDelta(t, 1, r.Value, 1e-9)
+	r = rig(t).fairResult(side(10), side(5), 1536)
+	require.InDelta(t, 1.5, r.Value, 1e-9, "over its window")
+}
+
+func TestVictimComparesMediansOfPairs(t *testing.T) {
+	var alone, beside victimSide
+	for _, lag := range []float64{1, 2, 100} {
+		alone.add([]float64{lag, lag})
+		beside.add([]float64{2 * lag, 2 * lag})
+	}
+	r := rig(t).victimResult(alone, beside, 3)
+	require.InDelta(t, 2/victimBar, r.Value, 1e-9)
+}
+
+func TestTheLongestGapIsOneThatEndedAfterTheKill(t *testing.T) {
+	at := func(ms int) lean.Answered { return lean.Answered{At: time.UnixMilli(int64(ms))} }
+	arrivals := []lean.Answered{at(9000), at(0), at(5000), at(8000), at(8500)}
+	require.Equal(t, 3*time.Second, longestGap(arrivals, time.UnixMilli(5500)))
+	require.Zero(t, longestGap(arrivals, time.UnixMilli(9500)))
+}
+
+func TestAReceiverThatHangsHoldsItsSender(t *testing.T) {
+	g := rig(t)
+	f, err := g.plan(t.Context(), receiverSpec{Hang: true})
+	require.NoError(t, err)
+	require.NoError(t, f.start(t.Context(), g))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = run[time.Duration](ctx, g, childDrain, drainSpec{URL: f.url(), N: 1, Workers: 1, Bytes: 10})
+	require.Error(t, err)
+	n, err := f.count(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, f.close())
 }

@@ -30,7 +30,7 @@ const (
 type receiverSpec struct {
 	Listen, Control string
 	Delay           time.Duration
-	First           bool
+	First, Hang     bool
 }
 
 // serverSpec says how a bare opponent listens.
@@ -117,13 +117,14 @@ func serve(ctx context.Context, addr string, h http.Handler) error {
 }
 
 func serveReceiver(ctx context.Context, s receiverSpec) error {
-	r := &lean.Receiver{Delay: s.Delay, First: s.First}
+	r := &lean.Receiver{Delay: s.Delay, First: s.First, Hang: s.Hang}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Listen)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(r.Count()) })
+	mux.HandleFunc("GET /repeats", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(r.Repeats()) })
 	mux.HandleFunc("GET /arrivals", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(r.Arrivals()) })
 	mux.HandleFunc("GET /until/{n}", func(w http.ResponseWriter, req *http.Request) {
 		n, err := strconv.Atoi(req.PathValue("n"))

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"ankusa.dev/e2e/internal/harness"
@@ -22,12 +23,11 @@ const (
 
 // deliver compares the highest steady rate from request to receiver with a relay that has no store.
 func deliver(ctx context.Context, g *Rig) (Result, error) {
-	ours := &search{rig: g, try: g.deliverProduct(nil)}
-	theirs := &search{rig: g, try: g.deliverBare}
-	a, b, err := g.interleave(ctx, ours.next, theirs.next)
+	rates, err := g.steadyRates(ctx, sideProduct, sideBare)
 	if err != nil {
 		return Result{}, err
 	}
+	a, b := rates[sideProduct], rates[sideBare]
 	ratio := a.median() / b.median()
 	return Result{
 		Bench: "deliver", Value: deliverBar / ratio, Unit: "bar/figure",
@@ -48,12 +48,11 @@ func deliverLimits() map[string]any {
 
 // history prints what the history and the events cost: no bar.
 func history(ctx context.Context, g *Rig) (Result, error) {
-	with := &search{rig: g, try: g.deliverProduct(nil)}
-	without := &search{rig: g, try: g.deliverProduct(harness.Settings{"scheduler.history": false})}
-	a, b, err := g.interleave(ctx, with.next, without.next)
+	rates, err := g.steadyRates(ctx, sideProduct, sideWithout)
 	if err != nil {
 		return Result{}, err
 	}
+	a, b := rates[sideProduct], rates[sideWithout]
 	limits := deliverLimits()
 	limits["history"] = "true and false"
 	return Result{
@@ -63,12 +62,48 @@ func history(ctx context.Context, g *Rig) (Result, error) {
 	}, nil
 }
 
+// The sides whose highest steady rates are compared.
+const (
+	sideProduct = "product"
+	sideBare    = "bare relay"
+	sideWithout = "product without history"
+)
+
+// steadyRates finds the rates of some sides in turns. Each is found once: deliver and history share the product's, and
+// where both run, all three sides take turns.
+func (g *Rig) steadyRates(ctx context.Context, sides ...string) (map[string]samples, error) {
+	if !slices.ContainsFunc(sides, func(s string) bool { return g.steady[s] == nil }) {
+		return g.steady, nil
+	}
+	if g.wants("deliver") && g.wants("history") {
+		sides = []string{sideProduct, sideBare, sideWithout}
+	}
+	trials := map[string]trial{
+		sideProduct: g.deliverProduct(nil), sideBare: g.deliverBare,
+		sideWithout: g.deliverProduct(harness.Settings{"scheduler.history": false}),
+	}
+	var searches []measure
+	for _, side := range sides {
+		searches = append(searches, (&search{rig: g, name: side, try: trials[side]}).next)
+	}
+	found, err := g.turns(ctx, searches...)
+	if err != nil {
+		return nil, err
+	}
+	g.steady = map[string]samples{}
+	for i, side := range sides {
+		g.steady[side] = found[i]
+	}
+	return g.steady, nil
+}
+
 // trial offers a rate for a time and returns how many of the offered hooks had reached the receiver at its end.
 type trial func(ctx context.Context, rate float64, d time.Duration) (arrived int, err error)
 
 // search finds the highest rate that is kept up. It begins where it ended the last time.
 type search struct {
 	rig  *Rig
+	name string
 	try  trial
 	rate float64
 }
@@ -107,14 +142,14 @@ func (s *search) keeps(ctx context.Context) (bool, error) {
 	arrived, err := s.try(ctx, s.rate, steadyFor)
 	left := s.rate*steadyFor.Seconds() - float64(arrived)
 	kept := left <= s.rate*steadyLeft.Seconds()
-	s.rig.say("    %.5g per second: %.2f s of load left behind", s.rate, left/s.rate)
+	s.rig.say("    %s at %.5g per second: %.2f s of load left behind", s.name, s.rate, left/s.rate)
 	return kept, err
 }
 
 // deliverProduct tries on a fresh product each time.
 func (g *Rig) deliverProduct(more harness.Settings) trial {
 	return func(ctx context.Context, rate float64, d time.Duration) (int, error) {
-		f, err := g.plan(ctx, 0, false)
+		f, err := g.plan(ctx, receiverSpec{})
 		if err != nil {
 			return 0, err
 		}
@@ -135,7 +170,7 @@ func (g *Rig) deliverProduct(more harness.Settings) trial {
 }
 
 func (g *Rig) deliverBare(ctx context.Context, rate float64, d time.Duration) (int, error) {
-	f, err := g.plan(ctx, 0, false)
+	f, err := g.plan(ctx, receiverSpec{})
 	if err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func drain(ctx context.Context, g *Rig) (Result, error) {
 
 // drainProduct counts from the moment at which the receiver is there.
 func (g *Rig) drainProduct(ctx context.Context) (float64, error) {
-	f, err := g.plan(ctx, drainDelay, true)
+	f, err := g.plan(ctx, receiverSpec{Delay: drainDelay, First: true})
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +76,7 @@ func (g *Rig) backlog(ctx context.Context, target string, f *far) (time.Duration
 }
 
 func (g *Rig) drainBare(ctx context.Context) (float64, error) {
-	f, err := g.plan(ctx, drainDelay, false)
+	f, err := g.plan(ctx, receiverSpec{Delay: drainDelay})
 	if err != nil {
 		return 0, err
 	}

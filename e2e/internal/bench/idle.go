@@ -24,7 +24,7 @@ var exempt = []string{"lease", "writer", "runner", "gc", "ready"}
 
 // idle measures what a product does that has nothing to do.
 func idle(ctx context.Context, g *Rig) (Result, error) {
-	f, err := g.plan(ctx, 0, true)
+	f, err := g.plan(ctx, receiverSpec{First: true})
 	if err != nil {
 		return Result{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"ankusa.dev/e2e/internal/harness"
 	"ankusa.dev/e2e/internal/lean"
 )
 
@@ -38,9 +37,9 @@ func firstAttempt(ctx context.Context, g *Rig) (Result, error) {
 	}, nil
 }
 
-// lags are in milliseconds, one for each hook; an attempt that outran the answer has none.
+// lags is one run: a lag for each hook.
 func (g *Rig) lags(ctx context.Context) ([]float64, error) {
-	f, err := g.plan(ctx, 0, true)
+	f, err := g.plan(ctx, receiverSpec{First: true})
 	if err != nil {
 		return nil, err
 	}
@@ -69,16 +68,22 @@ func (g *Rig) lagsOf(ctx context.Context, target string, f *far) ([]float64, err
 	if _, err := f.until(wait, warm.Accepted+out.Accepted); err != nil {
 		return nil, fmt.Errorf("not all was delivered: %w", err)
 	}
-	var arrivals []lean.Answered
-	if err := harness.GetJSON(ctx, "http://"+f.spec.Control+"/arrivals", &arrivals); err != nil {
+	return f.lags(ctx, out.Times)
+}
+
+// lags are the times from the answers to the hooks' first arrivals, in milliseconds; an arrival that outran its answer
+// has none.
+func (f *far) lags(ctx context.Context, answers []lean.Answered) ([]float64, error) {
+	arrivals, err := f.arrivals(ctx)
+	if err != nil {
 		return nil, err
 	}
 	at := make(map[string]time.Time, len(arrivals))
 	for _, a := range arrivals {
 		at[a.ID] = a.At
 	}
-	lags := make([]float64, 0, len(out.Times))
-	for _, a := range out.Times {
+	lags := make([]float64, 0, len(answers))
+	for _, a := range answers {
 		arrived, ok := at[a.ID]
 		if !ok {
 			return nil, fmt.Errorf("hook %s never arrived", a.ID)

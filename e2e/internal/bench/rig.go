@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,12 @@ type Rig struct {
 	// Log takes progress.
 	Log io.Writer
 
-	made int
+	made   int
+	wanted []string           // names of the benchmarks that run
+	steady map[string]samples // found by the searches so far, by side
 }
+
+func (g *Rig) wants(name string) bool { return slices.Contains(g.wanted, name) }
 
 // conns is the number of connections of every load.
 const conns = 64
@@ -62,23 +67,33 @@ func (g *Rig) limits(more map[string]any) map[string]any {
 	return all
 }
 
+// measure gives one figure of one side.
+type measure func(context.Context) (float64, error)
+
 // interleave measures both sides in turns, so that a drift of the machine meets both.
-func (g *Rig) interleave(ctx context.Context, a, b func(context.Context) (float64, error)) (samples, samples, error) {
-	var ours, theirs samples
-	for i := range g.Repeat {
-		for _, side := range []struct {
-			measure func(context.Context) (float64, error)
-			into    *samples
-		}{{a, &ours}, {b, &theirs}} {
-			figure, err := side.measure(ctx)
-			if err != nil {
-				return nil, nil, fmt.Errorf("repetition %d: %w", i+1, err)
-			}
-			*side.into = append(*side.into, figure)
-		}
-		g.say("  %d of %d: %.5g beside %.5g", i+1, g.Repeat, ours[i], theirs[i])
+func (g *Rig) interleave(ctx context.Context, a, b measure) (samples, samples, error) {
+	all, err := g.turns(ctx, a, b)
+	if err != nil {
+		return nil, nil, err
 	}
-	return ours, theirs, nil
+	return all[0], all[1], nil
+}
+
+// turns measures some sides one after the other, again and again.
+func (g *Rig) turns(ctx context.Context, sides ...measure) ([]samples, error) {
+	all := make([]samples, len(sides))
+	for i := range g.Repeat {
+		figures := make([]float64, len(sides))
+		for s, side := range sides {
+			var err error
+			if figures[s], err = side(ctx); err != nil {
+				return nil, fmt.Errorf("repetition %d: %w", i+1, err)
+			}
+			all[s] = append(all[s], figures[s])
+		}
+		g.say("  %d of %d: %.5g", i+1, g.Repeat, figures)
+	}
+	return all, nil
 }
 
 // run starts a child, waits for its end, and decodes what it printed.
@@ -96,12 +111,16 @@ func run[O any](ctx context.Context, g *Rig, kind string, spec any) (O, error) {
 	if err != nil {
 		return out, fmt.Errorf("%s: %w: %s", kind, err, problems.String())
 	}
-	return out, json.Unmarshal(printed, &out)
+	err = json.Unmarshal(printed, &out)
+	return out, err
 }
 
 // load runs the generator in a process of its own against a base URL.
 func (g *Rig) load(ctx context.Context, target string, l lean.Load) (lean.Outcome, error) {
-	l.Addr, l.Conns, l.Body = strings.TrimPrefix(target, "http://"), conns, bodyBytes
+	l.Addr, l.Body = strings.TrimPrefix(target, "http://"), bodyBytes
+	if l.Conns == 0 {
+		l.Conns = conns
+	}
 	return run[lean.Outcome](ctx, g, childLoad, l)
 }
 
@@ -126,7 +145,7 @@ type far struct {
 }
 
 // plan chooses the ports of a receiver that is started later.
-func (g *Rig) plan(ctx context.Context, delay time.Duration, first bool) (*far, error) {
+func (g *Rig) plan(ctx context.Context, spec receiverSpec) (*far, error) {
 	var ports [2]int
 	for i := range ports {
 		var err error
@@ -134,9 +153,8 @@ func (g *Rig) plan(ctx context.Context, delay time.Duration, first bool) (*far, 
 			return nil, err
 		}
 	}
-	return &far{spec: receiverSpec{
-		Listen: harness.Address(ports[0]), Control: harness.Address(ports[1]), Delay: delay, First: first,
-	}}, nil
+	spec.Listen, spec.Control = harness.Address(ports[0]), harness.Address(ports[1])
+	return &far{spec: spec}, nil
 }
 
 func (f *far) start(ctx context.Context, g *Rig) error {
@@ -156,13 +174,29 @@ func (f *far) close() error {
 
 func (f *far) count(ctx context.Context) (int, error) {
 	var n int
-	return n, harness.GetJSON(ctx, "http://"+f.spec.Control+"/count", &n)
+	err := harness.GetJSON(ctx, "http://"+f.spec.Control+"/count", &n)
+	return n, err
+}
+
+// repeats is the number of requests beyond the first of each hook.
+func (f *far) repeats(ctx context.Context) (int, error) {
+	var n int
+	err := harness.GetJSON(ctx, "http://"+f.spec.Control+"/repeats", &n)
+	return n, err
+}
+
+// arrivals are the hooks with the time of their first arrival.
+func (f *far) arrivals(ctx context.Context) ([]lean.Answered, error) {
+	var list []lean.Answered
+	err := harness.GetJSON(ctx, "http://"+f.spec.Control+"/arrivals", &list)
+	return list, err
 }
 
 // until returns the time at which n had arrived.
 func (f *far) until(ctx context.Context, n int) (time.Time, error) {
 	var at time.Time
-	return at, harness.GetJSON(ctx, fmt.Sprintf("http://%s/until/%d", f.spec.Control, n), &at)
+	err := harness.GetJSON(ctx, fmt.Sprintf("http://%s/until/%d", f.spec.Control, n), &at)
+	return at, err
 }
 
 // source is one that takes everything and delivers it to url.

@@ -74,6 +74,7 @@ func TestTheReceiverCountsEachHookOnceAndKeepsItsFirstArrival(t *testing.T) {
 	}
 	require.NoError(t, r.Until(ctx, 2))
 	require.Equal(t, 2, r.Count())
+	require.Equal(t, 1, r.Repeats())
 	require.Len(t, r.Arrivals(), 2)
 	cancel()
 	require.NoError(t, <-done)

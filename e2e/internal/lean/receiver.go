@@ -18,9 +18,12 @@ type Receiver struct {
 	Delay time.Duration
 	// First keeps when each hook arrived first, and counts each once.
 	First bool
+	// Hang answers nobody: a connection is held until its sender closes it.
+	Hang bool
 
 	mu      sync.Mutex
 	count   int
+	repeats int
 	first   map[[36]byte]time.Time
 	changed chan struct{}
 	want    int
@@ -63,6 +66,10 @@ func (r *Receiver) serve(c net.Conn) {
 			return
 		}
 		arrived := time.Now()
+		if r.Hang {
+			_, _ = io.Copy(io.Discard, in) // until the sender has had enough
+			return
+		}
 		if n, err := io.CopyN(io.Discard, in, int64(m.length)); err != nil || n != int64(m.length) {
 			return
 		}
@@ -82,6 +89,7 @@ func (r *Receiver) arrived(id [36]byte, at time.Time) {
 	defer r.mu.Unlock()
 	if r.First {
 		if _, again := r.first[id]; again {
+			r.repeats++
 			return
 		}
 		r.first[id] = at
@@ -97,6 +105,13 @@ func (r *Receiver) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
+}
+
+// Repeats is the number of requests confirmed so far whose hook had been confirmed before, where each counts once.
+func (r *Receiver) Repeats() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.repeats
 }
 
 // Until returns when the count has reached n. One caller at a time.
