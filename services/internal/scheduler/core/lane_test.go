@@ -337,3 +337,46 @@ func TestI6_AFailedReadLeavesALaneToTheCursor(t *testing.T) {
 	require.Equal(t, ids, r.begun())
 	r.idle()
 }
+
+// That a lane had ended says nothing about a member that was named below afterwards.
+func TestI6_ALaneThatBeganAnewIsReadFromItsBeginning(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 1 })
+	r.join(1, 10)
+	r.enter("x")
+	r.deliver()
+	late := r.members(r.now.Add(-time.Hour), "x")
+	r.notify(late)
+	r.first(hook.Transient) // opens the breaker, so that the head is let go of when it is due
+	r.holdScans = true
+	r.pass(r.cfg.Breakers.Open)
+	r.enter("x")
+	require.Len(t, r.leases, 1)
+	require.Equal(t, late.Hooks[0], r.leases[0].Delivery.Hook, "the head is due again, and stands in front")
+	r.holdScans = false
+	r.finish(time.Minute)
+	r.idle()
+}
+
+// A runner goes on with an attempt of an earlier term that is out of date, until it hears that it must not.
+func TestI6_ALaneWaitsForALeaseOfAnEarlierTermThatIsRefused(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.join(1, 10)
+	ids := r.enter("x", "x")
+	old := runningOf(r.leases[0], 20*time.Second)
+	d := *r.rows[hook.Ref{Hook: ids[0]}]
+	d.Attempts, d.Due, d.Version = 1, r.tick(), r.now
+	r.rows[d.Ref()] = &d
+	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
+	r.pump()
+	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{old}})
+	require.Len(t, r.drops, 1)
+	require.Len(t, r.leases, 1, "the head itself may be tried again")
+	r.first(hook.Delivered)
+	require.Empty(t, r.leases)
+	r.pass(20*time.Second + r.cfg.LeaseMargin)
+	require.Len(t, r.leases, 1)
+	require.Equal(t, ids[1], r.leases[0].Delivery.Hook)
+	r.deliver()
+	r.idle()
+}
