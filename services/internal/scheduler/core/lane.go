@@ -254,9 +254,6 @@ func (l *lane) learn(found *hook.LaneRows) {
 	if n := len(l.rows); l.more && n > 0 {
 		l.from = earlier(l.from, l.rows[n-1].Place)
 	}
-	if l.head != nil {
-		l.strike(l.head.Ref())
-	}
 	if i := slices.IndexFunc(l.rows, func(d hook.Delivery) bool { return d.Waits() }); i > 0 {
 		waits := l.rows[i]
 		copy(l.rows[1:], l.rows[:i])
@@ -336,7 +333,6 @@ func (c *Core) attachAdopted(cl *claim) {
 		l.more = true
 	}
 	if l.head == nil {
-		l.strike(cl.Ref())
 		c.attach(l, cl)
 	}
 }

@@ -380,3 +380,68 @@ func TestI6_ALaneWaitsForALeaseOfAnEarlierTermThatIsRefused(t *testing.T) {
 	r.deliver()
 	r.idle()
 }
+
+// A commit was under way when the lane was read, and what it stored was named by nobody before the next member was.
+func TestI6_TheNextReadBeginsBelowWhatMayStillBeCommitted(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	early := r.tick()
+	head := r.enter("x")
+	late := r.members(early, "x")
+	last := r.enter("x")
+	r.deliver()
+	require.Equal(t, []hook.ID{head[0], late.Hooks[0], last[0]}, r.begun())
+	r.idle()
+}
+
+func TestI2_AMemberThatIsNamedBelowAHeldLaneIsRead(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	r.enter("x")
+	r.notify(r.members(r.now.Add(-time.Hour), "x"))
+	r.deliver()
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+func TestI6_TheLeaseOfARunnerThatIsLostBeforeItsRowIsReadGoesOn(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.join(1, 10)
+	r.enter("x", "x")
+	held := runningOf(r.leases[0], 25*time.Second)
+	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
+	r.join(2, 10)
+	r.holdReads = true
+	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{held}})
+	r.core.Leaving(r.now, id)
+	r.lost(1)
+	r.holdReads = false
+	r.pump()
+	r.pass(20 * time.Second)
+	require.Empty(t, r.settled)
+	require.Empty(t, r.leases)
+	r.pass(25 * time.Second)
+	require.EqualValues(t, 1, r.settled[0].Verdict.State.Lost)
+	r.finish(time.Minute)
+	require.Empty(t, r.rows)
+}
+
+// A late member leads; the one behind it was delivered in an earlier term, as its runner tells now.
+func TestI6_AMemberThatHasEndedMeanwhileNeverLeads(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	early := r.tick()
+	ids := r.enter("x", "x")
+	old := reportOf(r.leases[0], hook.Outcome{Class: hook.Delivered})
+	late := r.members(early, "x")
+	r.elect(nil)
+	r.join(2, 10)
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, true)
+	r.pump()
+	require.Equal(t, late.Hooks[0], r.leases[0].Delivery.Hook)
+	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{old}})
+	require.NotContains(t, r.rows, hook.Ref{Hook: ids[0]})
+	r.deliver()
+	require.Equal(t, []hook.ID{ids[0], late.Hooks[0], ids[1]}, r.begun())
+	r.idle()
+}
