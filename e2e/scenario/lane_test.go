@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -174,6 +175,45 @@ func TestABlockedLaneHoldsNobodyUpButItself(t *testing.T) {
 	require.Equal(t, each, report.Dead, "the lane goes on behind each dead letter")
 	require.Equal(t, 6*each, report.Delivered)
 	require.Equal(t, 7, report.Lanes)
+}
+
+// TestI2_ASinkMayBecomeOrderedAndBackUnderLoad: rows of both kinds are pending when the process is killed, and each is
+// found.
+func TestI2_ASinkMayBecomeOrderedAndBackUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	w.receiver.Behave("/raw", receiver.Script(receiver.After(50*time.Millisecond, receiver.Answer(503)), receiver.Answer(200)))
+	forms := []map[string]any{
+		{"verify": map[string]any{"type": "none"}, "sinks": w.orderedSink("/raw", true)},
+		{"verify": map[string]any{"type": "none"}, "sinks": w.sink("/raw")},
+	}
+	w.start(harness.Options{Sources: map[string]any{"raw": forms[1]}}, harness.StartOne)
+	entity := load.Plain("raw", 100)
+	w.send(load.Config{Resend: true, Workers: 16, Rate: 100, Makers: []load.Maker{func(seq int) (load.Event, error) {
+		e, err := entity(seq)
+		e.Header.Set("X-Entity", fmt.Sprint(seq%lanes))
+		return e, err
+	}}})
+	for i := range scaled(4, 20) {
+		form, err := json.Marshal(forms[i%2])
+		require.NoError(t, err)
+		ctx, cancel := w.soon()
+		status, body := w.request(ctx, http.MethodPut, w.cluster.Admin+"/v1/tenants/default/sources/raw", form)
+		cancel()
+		require.Equal(t, http.StatusOK, status, body)
+		w.flow(2 * some) // a change reaches every ingest within a second
+		if i%2 == 1 {
+			w.kill(w.cluster.One)
+		}
+	}
+	w.finish()
+	w.nobodyDied()
+	attempts, err := history.Read[history.Attempt](w.receiver.LogPath())
+	require.NoError(t, err)
+	kinds := map[bool]int{}
+	for i := range attempts {
+		kinds[attempts[i].OrderingKey != ""]++
+	}
+	require.Len(t, kinds, 2, "some in order and some not")
 }
 
 // TestASwapOfTwoHooksOfALaneIsFoundInARealRun has a front that confirms a hook, and passes it on behind the next one.
