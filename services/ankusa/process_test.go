@@ -59,6 +59,10 @@ func serve(t *testing.T, dir, text string) *served {
 	t.Helper()
 	s := start(t, write(t, fmt.Sprintf("%sstore: {dir: %q}\n%s", head, dir, text)))
 	s.hooks, s.admin = s.address("hooks"), s.address("admin")
+	s.eventually(func() bool {
+		status, _ := request(t, http.MethodGet, s.admin+"/ready", "")
+		return status == http.StatusOK
+	})
 	return s
 }
 

@@ -22,7 +22,7 @@ import (
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/kv"
 	"ankusa.dev/services/internal/kv/local"
-	"ankusa.dev/services/internal/rpc"
+	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
 )
 
@@ -63,7 +63,7 @@ func readRoles(names []string) (roleSet, error) {
 	return set, nil
 }
 
-// build makes the roles. They talk to each other as they do across machines, over a pipe. The order is that of the stop,
+// build makes the roles. They talk to each other as they do across machines, without the network. The order is that of the stop,
 // backwards: no more requests and hooks, then no more attempts, then no leader. A process without a scheduler keeps what
 // it accepts for one that comes later.
 func (r roleSet) build(ctx context.Context, p *boot.Process) error {
@@ -84,13 +84,13 @@ func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 		}
 		services, parts = append(services, role.Register), append(parts, schedulerboot.Part(role))
 	}
-	pipe := rpc.NewPipe()
-	p.Add(rpc.Serve("pipe", p.NewServer(rpc.Security{}, services...), pipe, boot.ServerDrain))
-	connect := func(service string) (*grpc.ClientConn, error) { return p.Keep(pipe.Dial(service)) }
-	leader, err := connect(dispatchv1.DispatchService_ServiceDesc.ServiceName)
-	if err != nil {
-		return err
+	inside := p.ServeInside(services...)
+	connect := func(service string) *inprocess.Conn {
+		conn := inside.Connect(service)
+		p.Owns("connection", conn)
+		return conn
 	}
+	leader := connect(dispatchv1.DispatchService_ServiceDesc.ServiceName)
 	if r[config.RoleSinkRunner] {
 		role, err := runnerboot.New(p, store, leader)
 		if err != nil {
@@ -111,7 +111,7 @@ func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 	}
 	p.Add(parts...)
 	if p.Config.Admin.Enabled && r[config.RoleGateway] {
-		return gatewayboot.Add(p, connect, nil)
+		return gatewayboot.Add(p, func(service string) (grpc.ClientConnInterface, error) { return connect(service), nil }, nil)
 	}
 	return nil
 }

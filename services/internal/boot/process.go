@@ -18,6 +18,7 @@ import (
 
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/rpc"
+	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
 	"ankusa.dev/services/internal/telemetry"
 )
@@ -132,7 +133,7 @@ func (p *Process) ServeRPC(register ...func(grpc.ServiceRegistrar)) error {
 		p.Log.Warn("gRPC is served in plaintext beyond this machine", zap.Stringer("address", l.Addr()))
 	}
 	s := p.NewServer(p.Security, register...)
-	p.Add(rpc.Serve("grpc", s, rpc.Limit(l, p.Config.RPC.MaxConnections, p.Metrics), ServerDrain))
+	p.Add(rpc.Serve("grpc", s, l, ServerDrain))
 	return nil
 }
 
@@ -148,11 +149,21 @@ const envelope = 1 << 20
 func (p *Process) NewServer(s rpc.Security, register ...func(grpc.ServiceRegistrar)) *grpc.Server {
 	server := rpc.NewServer(rpc.ServerOptions{
 		Log: p.Log.Named("grpc"), Security: s, Health: p.Health,
-		MaxReceive: max(rpc.MaxMessage, p.Config.HTTP.MaxBodyBytes+envelope), MaxStreams: uint32(p.Config.RPC.MaxStreams),
+		MaxReceive: max(rpc.MaxMessage, p.Config.HTTP.MaxBodyBytes+envelope),
 	})
 	for _, r := range register {
 		r(server)
 	}
+	return server
+}
+
+// ServeInside makes a part of a server for the callers in this process, with the process's health.
+func (p *Process) ServeInside(register ...func(grpc.ServiceRegistrar)) *inprocess.Server {
+	server := rpc.NewInside(p.Log.Named("grpc"), p.Health)
+	for _, r := range register {
+		r(server)
+	}
+	p.Add(run.Part{Name: "calls inside", Run: func(ctx context.Context) error { return server.Run(ctx, ServerDrain) }})
 	return server
 }
 

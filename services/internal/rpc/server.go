@@ -16,14 +16,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
 )
 
 // MaxMessage is the default bound of one message, in bytes, in both directions.
 const MaxMessage = 16 << 20
 
-// MaxStreams is the default bound of the calls of one connection that are under way.
-const MaxStreams = 1024
+// maxStreams bounds the calls of one connection that are under way; a client holds further ones back.
+const maxStreams = 1024
 
 // A peer that is frozen or cut off is noticed after pingEvery and pingTimeout together, though its host still answers.
 const (
@@ -37,9 +38,6 @@ type ServerOptions struct {
 	Security Security
 	// MaxReceive bounds a received message, in bytes; 0 stands for MaxMessage.
 	MaxReceive int
-	// MaxStreams bounds the calls of one connection that are under way, past which its client holds further ones back; 0
-	// stands for the constant.
-	MaxStreams uint32
 	// Health is served beside what else is registered. Several servers may share it.
 	Health *health.Server
 }
@@ -50,25 +48,45 @@ func NewServer(o ServerOptions) *grpc.Server {
 	if o.MaxReceive == 0 {
 		o.MaxReceive = MaxMessage
 	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = MaxStreams
-	}
-	guard := guard{o.Log}
-	recovered := recovery.WithRecoveryHandlerContext(guard.recovered)
 	s := grpc.NewServer(
 		grpc.Creds(o.Security.forServer()),
 		grpc.MaxRecvMsgSize(o.MaxReceive),
 		grpc.MaxSendMsgSize(MaxMessage),
-		grpc.MaxConcurrentStreams(o.MaxStreams),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(guard.unary, recovery.UnaryServerInterceptor(recovered)),
-		grpc.ChainStreamInterceptor(guard.stream, recovery.StreamServerInterceptor(recovered)),
+		grpc.UnaryInterceptor(unary(o.Log)),
+		grpc.StreamInterceptor(stream(o.Log)),
 	)
 	healthpb.RegisterHealthServer(s, o.Health)
 	return s
+}
+
+// NewInside is NewServer for callers of the same process, with the same guards. Messages are not bounded.
+func NewInside(log *zap.Logger, h *health.Server) *inprocess.Server {
+	s := inprocess.New(unary(log), stream(log))
+	healthpb.RegisterHealthServer(s, h)
+	return s
+}
+
+// unary guards calls, and recovers their panics.
+func unary(log *zap.Logger) grpc.UnaryServerInterceptor {
+	guard := guard{log}
+	inner := recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(guard.recovered))
+	return func(ctx context.Context, r any, i *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		return guard.unary(ctx, r, i, func(ctx context.Context, r any) (any, error) { return inner(ctx, r, i, h) })
+	}
+}
+
+// stream is unary for streams.
+func stream(log *zap.Logger) grpc.StreamServerInterceptor {
+	guard := guard{log}
+	inner := recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(guard.recovered))
+	return func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		return guard.stream(srv, s, i, func(srv any, s grpc.ServerStream) error { return inner(srv, s, i, h) })
+	}
 }
 
 // Serve is a part that serves a listener, which it owns. Stopped, it takes no new call, lets the calls that it has end

@@ -25,12 +25,16 @@ func Build(_ context.Context, p *boot.Process) error {
 		}
 		others["ingest"] = conn
 	}
-	return Add(p, p.Connect, others)
+	connect := func(service string) (grpc.ClientConnInterface, error) { return p.Connect(service) }
+	return Add(p, connect, others)
 }
+
+// Connect makes a connection that is the process's to close.
+type Connect func(service string) (grpc.ClientConnInterface, error)
 
 // Add makes the role, with connections that connect makes to the schedulers by the health of a service, and the part
 // that serves it. others are asked for their health alone.
-func Add(p *boot.Process, connect func(service string) (*grpc.ClientConn, error), others map[string]grpc.ClientConnInterface) error {
+func Add(p *boot.Process, connect Connect, others map[string]grpc.ClientConnInterface) error {
 	admin, err := connect(adminv1.SourceService_ServiceDesc.ServiceName)
 	if err != nil {
 		return err
