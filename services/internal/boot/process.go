@@ -133,7 +133,7 @@ func (p *Process) ServeRPC(register ...func(grpc.ServiceRegistrar)) error {
 		p.Log.Warn("gRPC is served in plaintext beyond this machine", zap.Stringer("address", l.Addr()))
 	}
 	s := p.NewServer(p.Security, register...)
-	p.Add(rpc.Serve("grpc", s, l, ServerDrain))
+	p.Add(rpc.Serve("grpc", s, rpc.Limit(l, p.Config.RPC.MaxConnections, p.Metrics), ServerDrain))
 	return nil
 }
 
@@ -149,7 +149,7 @@ const envelope = 1 << 20
 func (p *Process) NewServer(s rpc.Security, register ...func(grpc.ServiceRegistrar)) *grpc.Server {
 	server := rpc.NewServer(rpc.ServerOptions{
 		Log: p.Log.Named("grpc"), Security: s, Health: p.Health,
-		MaxReceive: max(rpc.MaxMessage, p.Config.HTTP.MaxBodyBytes+envelope),
+		MaxReceive: max(rpc.MaxMessage, p.Config.HTTP.MaxBodyBytes+envelope), MaxStreams: uint32(p.Config.RPC.MaxStreams),
 	})
 	for _, r := range register {
 		r(server)

@@ -23,8 +23,8 @@ import (
 // MaxMessage is the default bound of one message, in bytes, in both directions.
 const MaxMessage = 16 << 20
 
-// maxStreams bounds the calls of one connection that are under way; a client holds further ones back.
-const maxStreams = 1024
+// MaxStreams is the default bound of the calls of one connection that are under way.
+const MaxStreams = 1024
 
 // A peer that is frozen or cut off is noticed after pingEvery and pingTimeout together, though its host still answers.
 const (
@@ -38,6 +38,9 @@ type ServerOptions struct {
 	Security Security
 	// MaxReceive bounds a received message, in bytes; 0 stands for MaxMessage.
 	MaxReceive int
+	// MaxStreams bounds the calls of one connection that are under way, past which its client holds further ones back; 0
+	// stands for the constant.
+	MaxStreams uint32
 	// Health is served beside what else is registered. Several servers may share it.
 	Health *health.Server
 }
@@ -48,11 +51,14 @@ func NewServer(o ServerOptions) *grpc.Server {
 	if o.MaxReceive == 0 {
 		o.MaxReceive = MaxMessage
 	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = MaxStreams
+	}
 	s := grpc.NewServer(
 		grpc.Creds(o.Security.forServer()),
 		grpc.MaxRecvMsgSize(o.MaxReceive),
 		grpc.MaxSendMsgSize(MaxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(o.MaxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(connectTimeout),
