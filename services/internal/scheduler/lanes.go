@@ -48,5 +48,7 @@ func (t *term) scanLanes(ctx context.Context, s core.LaneScan) {
 		t.post(func(c *core.Core, now hook.Timestamp) { c.LanesNotScanned(now, s) })
 		return
 	}
-	t.post(func(c *core.Core, now hook.Timestamp) { c.LanesScanned(now, s, page.Lanes, page.Next, page.More, sources) })
+	t.post(func(c *core.Core, now hook.Timestamp) {
+		c.LanesScanned(now, s, page.Lanes, page.Next, page.More, sources)
+	})
 }

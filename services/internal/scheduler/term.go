@@ -297,7 +297,9 @@ func (t *term) recount(ctx context.Context, partition uint8) {
 func (t *term) count(ctx context.Context, partition uint8) {
 	for ctx.Err() == nil {
 		err := t.scheduler.deps.Store.Outstanding(ctx, partition, func(w store.Work) {
-			t.post(func(c *core.Core, now hook.Timestamp) { c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows, w.Ordered) })
+			t.post(func(c *core.Core, now hook.Timestamp) {
+				c.Backlog(now, w.Partition, w.Key, w.Position, w.Rows, w.Ordered)
+			})
 		})
 		if err == nil {
 			return

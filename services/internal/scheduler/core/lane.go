@@ -67,7 +67,7 @@ func (c *Core) namedMembers(g *hook.Group) {
 		switch l := b.lanes[text]; {
 		case l != nil:
 			c.name(l, hook.Ref{Hook: id, Sink: g.Key.Index}, place)
-		case b.order.open && b.order.from <= text, g.Start <= c.bump && !c.gate.open, !c.admits(k):
+		case b.order.open && b.order.from <= text, !c.admits(k):
 			c.seek(b, text)
 		default:
 			c.ask(c.holdLane(b, text, c.ended.from(laneID{b.partition, k.id, text}, place)))
@@ -302,7 +302,8 @@ func (c *Core) lead(l *lane) {
 func (c *Core) leadBy(l *lane, d *hook.Delivery) {
 	b := l.backlog
 	switch {
-	case l.woken != 0 && b.key.parked != 0 && c.outlived(b, d):
+	case l.woken != 0 && b.key.parked != 0 && d.Waits() && c.outlived(b, d):
+		l.woken = 0
 		cl := c.hold(d.Row, ready)
 		cl.Delivery = *d
 		c.attach(l, cl)
@@ -311,9 +312,6 @@ func (c *Core) leadBy(l *lane, d *hook.Delivery) {
 	case d.Due > c.now && d.Waits(), !c.gate.open && d.Version <= c.bump, !c.admits(b.key):
 		c.drop(l)
 		c.remain(b, &d.Row)
-		if l.woken != 0 {
-			c.sleep(b, l.woken)
-		}
 	default:
 		l.woken = 0
 		cl := c.hold(d.Row, ready)

@@ -131,6 +131,7 @@ func TestL18_AFailingHeadBlocksItsLaneAlone(t *testing.T) {
 	r.deliver()
 	require.Len(t, r.rows, 2, "the other lane went on")
 	require.Equal(t, 1, r.core.Stats().LanesBlocked)
+	require.Empty(t, r.core.keys[sink("t", "a")].backlogs[0].lanes["poison"].rows, "nothing is read ahead while it waits")
 	for until := r.now.Add(9 * time.Minute); r.now < until; r.pass(time.Second) {
 		for len(r.leases) > 0 {
 			require.Equal(t, ids[0], r.leases[0].Delivery.Hook, "the member behind waits")
@@ -219,6 +220,7 @@ func TestI6_ALaneThatIsNotHeldStaysBehindItsHead(t *testing.T) {
 	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
 	r.pump()
 	require.Empty(t, r.leases, "the head is not due, the member behind it not next")
+	require.Zero(t, r.core.Stats().Lanes, "a lane whose head waits needs no place")
 	ids = append(ids, r.enter("x")...)
 	require.Empty(t, r.leases)
 	r.finish(time.Minute)
@@ -444,4 +446,142 @@ func TestI6_AMemberThatHasEndedMeanwhileNeverLeads(t *testing.T) {
 	r.deliver()
 	require.Equal(t, []hook.ID{ids[0], late.Hooks[0], ids[1]}, r.begun())
 	r.idle()
+}
+
+func TestI4_AMemberThatAnEarlierTermMayHaveLeasedWaitsForTheGate(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.join(1, 10)
+	r.enter("x")
+	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
+	r.join(2, 10)
+	r.enter("x")
+	require.Empty(t, r.leases)
+	r.pass(time.Minute)
+	require.Len(t, r.leases, 1)
+	r.deliver()
+	require.Empty(t, r.rows)
+}
+
+// overtaken is a lane that a late member leads in a term which knows of no earlier runner; what that runner had of the
+// member behind is returned.
+func overtaken(t *testing.T) (r *rig, late hook.ID, ids []hook.ID, old Lease) {
+	r = newRig(t, nil)
+	r.join(1, 10)
+	early := r.tick()
+	ids = r.enter("x", "x")
+	old = r.leases[0]
+	late = r.members(early, "x").Hooks[0]
+	r.elect(nil)
+	r.join(2, 10)
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, true)
+	r.pump()
+	require.Equal(t, late, r.leases[0].Delivery.Hook)
+	return r, late, ids, old
+}
+
+func TestI6_AFailureThatIsToldLateStartsNothingBesideTheHead(t *testing.T) {
+	r, late, ids, old := overtaken(t)
+	r.rejoin(1, Hello{
+		Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Transient})},
+	})
+	r.pass(time.Minute)
+	require.Len(t, r.leases, 1)
+	require.Equal(t, late, r.leases[0].Delivery.Hook, "timed out, and tried again")
+	r.finish(time.Minute)
+	require.NotContains(t, r.rows, hook.Ref{Hook: ids[0]})
+	require.Equal(t, ids[1], r.begun()[len(r.begun())-1])
+}
+
+func TestI6_ALeaseThatIsToldLateEndsBesideTheHead(t *testing.T) {
+	for name, version := range map[string]hook.Timestamp{"of the row as it is": 0, "of another version": 1} {
+		t.Run(name, func(t *testing.T) {
+			r, late, ids, old := overtaken(t)
+			running := runningOf(old, 20*time.Second)
+			running.Row.Version += version
+			r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{running}})
+			require.Equal(t, []Drop{{runnerID(1), old.Lease}}, r.drops)
+			require.Len(t, r.leases, 1)
+			require.Equal(t, late, r.leases[0].Delivery.Hook)
+			r.first(hook.Delivered)
+			require.Empty(t, r.leases, "it may go on until it hears of it")
+			r.pass(20*time.Second + r.cfg.LeaseMargin)
+			r.deliver()
+			require.Equal(t, []hook.ID{ids[0], late, ids[0], ids[1]}, r.begun())
+			r.idle()
+		})
+	}
+}
+
+func TestI8_ANamedLaneDoesNotPassThoseThatWaitForTheCursor(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxInflight = 40 })
+	r.join(1, 40)
+	var lanes []string
+	for i := range 60 {
+		lanes = append(lanes, fmt.Sprintf("a%02d", i))
+	}
+	r.enter(lanes...)
+	r.holdScans = true
+	for range 20 {
+		r.first(hook.Delivered)
+	}
+	require.Positive(t, r.core.room(r.core.tenants["t"]), "a page takes less than there is room for")
+	last := r.enter("b")
+	r.holdScans = false
+	r.pump()
+	r.deliver()
+	require.Equal(t, last[0], r.begun()[60])
+	r.idle()
+}
+
+// The head was leased again before its first runner was heard of.
+func TestI6_ALaneWaitsForALeaseThatIsDroppedAtAHello(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	ids := r.enter("x", "x")
+	old := runningOf(r.leases[0], 20*time.Second)
+	r.elect(nil)
+	r.join(2, 10)
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
+	r.pump()
+	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{old}})
+	require.Len(t, r.drops, 1)
+	r.first(hook.Delivered)
+	require.Empty(t, r.leases)
+	r.pass(20*time.Second + r.cfg.LeaseMargin)
+	require.Len(t, r.leases, 1)
+	require.Equal(t, ids[1], r.leases[0].Delivery.Hook)
+	r.deliver()
+	r.idle()
+}
+
+func TestI9_HeadsOfAParkedKeyEndAtTheirHorizon(t *testing.T) {
+	for name, fail := range map[string]bool{"": false, "after a failed read": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *Config) { c.Breakers = Breakers{Failures: 2, Open: time.Hour, MaxOpen: time.Hour} })
+			s := r.sources["a"]
+			s.Policy.Horizon = 10 * time.Minute
+			r.sources["a"] = s
+			r.join(1, 2)
+			ids := r.enter("a", "b", "a", "b")
+			r.first(hook.Transient)
+			r.first(hook.Transient)
+			r.pass(9 * time.Minute)
+			require.Empty(t, r.buried)
+			r.holdReads = fail
+			r.pass(90 * time.Second)
+			for _, q := range r.laneReads {
+				r.core.LanesNotRead(r.now, q)
+			}
+			r.laneReads, r.holdReads = nil, false
+			r.pump()
+			r.pass(10 * time.Second)
+			require.Len(t, r.buried, 2)
+			require.Contains(t, r.buried, hook.Ref{Hook: ids[0]})
+			require.Contains(t, r.buried, hook.Ref{Hook: ids[1]})
+			r.finish(2 * time.Hour)
+			require.Len(t, r.buried, 2, "those behind are tried when the breaker lets them")
+			require.Empty(t, r.rows)
+			r.idle()
+		})
+	}
 }
