@@ -64,7 +64,7 @@ func (p *Process) build(ctx context.Context, build Build) error {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	var err error
-	if p.Security, err = rpc.LoadSecurity(rpc.Files(p.Config.RPC.TLS)); err != nil {
+	if p.Security, err = rpc.LoadSecurity(rpc.Files(p.Config.RPC.TLS), p.Log.Named("rpc")); err != nil {
 		return err
 	}
 	return build(ctx, p)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -20,11 +21,12 @@ type Files struct{ Cert, Key, CA string }
 // Security is what a process shows its peers and demands of them.
 type Security struct {
 	server, client *tls.Config
+	log            *zap.Logger
 }
 
 // LoadSecurity reads the files. With them both sides of every connection show a certificate that the authorities
-// signed; without them connections are plaintext.
-func LoadSecurity(f Files) (Security, error) {
+// signed, and handshakes that fail are logged; without them connections are plaintext.
+func LoadSecurity(f Files, log *zap.Logger) (Security, error) {
 	if f == (Files{}) {
 		return Security{}, nil
 	}
@@ -36,13 +38,17 @@ func LoadSecurity(f Files) (Security, error) {
 	if err != nil {
 		return Security{}, err
 	}
-	own := []tls.Certificate{certificate}
 	return Security{
 		server: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: own,
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
 		},
-		client: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: own, RootCAs: authorities},
+		client: &tls.Config{
+			MinVersion: tls.VersionTLS13, RootCAs: authorities,
+			// Shown to every server: one that does not trust it says so, where it would else miss a certificate.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil },
+		},
+		log: log,
 	}, nil
 }
 
@@ -63,12 +69,12 @@ func loadAuthorities(path string) (*x509.CertPool, error) {
 // Plaintext says whether connections are not encrypted.
 func (s Security) Plaintext() bool { return s.server == nil }
 
-func (s Security) forServer() credentials.TransportCredentials { return transport(s.server) }
-func (s Security) forClient() credentials.TransportCredentials { return transport(s.client) }
+func (s Security) forServer() credentials.TransportCredentials { return s.transport(s.server) }
+func (s Security) forClient() credentials.TransportCredentials { return s.transport(s.client) }
 
-func transport(c *tls.Config) credentials.TransportCredentials {
+func (s Security) transport(c *tls.Config) credentials.TransportCredentials {
 	if c == nil {
 		return insecure.NewCredentials()
 	}
-	return credentials.NewTLS(c)
+	return logged(credentials.NewTLS(c), s.log)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"ankusa.dev/services/internal/rpc"
 )
@@ -24,14 +25,15 @@ import (
 type authority struct {
 	t    *testing.T
 	dir  string
+	log  *zap.Logger // of its processes
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	template := certificate("authority")
+	a := &authority{t: t, dir: t.TempDir(), log: zap.NewNop()}
+	template := certificate("authority in " + a.dir)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	a.cert, a.key = a.sign(template, nil)
 	a.write("ca.pem", "CERTIFICATE", a.cert.Raw)
@@ -74,7 +76,7 @@ func (a *authority) security(trusted *authority) rpc.Security {
 	s, err := rpc.LoadSecurity(rpc.Files{
 		Cert: a.write("cert.pem", "CERTIFICATE", cert.Raw), Key: a.write("key.pem", "PRIVATE KEY", raw),
 		CA: filepath.Join(trusted.dir, "ca.pem"),
-	})
+	}, a.log)
 	require.NoError(a.t, err)
 	return s
 }
@@ -108,6 +110,47 @@ func TestWithCertificatesBothSidesMustShowATrustedOne(t *testing.T) {
 	require.NoError(t, stop())
 }
 
+// Both sides say what is wrong, in words that name the certificate's fault.
+func TestAFailedHandshakeIsLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		client         func(ours, foreign *authority) rpc.Security
+		server, dialer string
+	}{
+		"client of another":     {func(ours, foreign *authority) rpc.Security { return foreign.security(ours) }, "unknown authority", ""},
+		"client trusts another": {func(ours, foreign *authority) rpc.Security { return foreign.security(foreign) }, "bad certificate", "unknown authority"},
+		"plaintext":             {func(_, _ *authority) rpc.Security { return rpc.Security{} }, "does not look like a TLS handshake", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, foreign := newAuthority(t), newAuthority(t)
+			served, atServer := observer.New(zap.DebugLevel)
+			dialled, atClient := observer.New(zap.DebugLevel)
+			ours.log = zap.New(served)
+			p := newPeer("p", zap.NewNop(), ours.security(ours))
+			l := listen(t, "127.0.0.1:0")
+			p.leads(true)
+			stop := p.serve(l)
+			ours.log, foreign.log = zap.New(dialled), zap.New(dialled)
+			conn, err := rpc.Dial([]string{l.Addr().String()}, service, c.client(ours, foreign))
+			require.NoError(t, err)
+			_, err = call(within(t, 300*time.Millisecond), conn)
+			require.Error(t, err)
+			require.NoError(t, conn.Close())
+			require.NoError(t, stop())
+			requireLogged(t, atServer, "TLS handshake with a client failed", c.server)
+			if c.dialer != "" {
+				requireLogged(t, atClient, "TLS handshake with a server failed", c.dialer)
+			}
+		})
+	}
+}
+
+func requireLogged(t *testing.T, logs *observer.ObservedLogs, message, reason string) {
+	t.Helper()
+	entries := logs.FilterMessage(message).All()
+	require.NotEmpty(t, entries)
+	require.Contains(t, entries[0].ContextMap()["error"], reason)
+}
+
 func TestSecurityThatCannotBeLoadedIsAnError(t *testing.T) {
 	a := newAuthority(t)
 	_ = a.security(a)
@@ -117,10 +160,10 @@ func TestSecurityThatCannotBeLoadedIsAnError(t *testing.T) {
 		"no authorities":      {Cert: cert, Key: key, CA: "/nothing"},
 		"authorities of none": {Cert: cert, Key: key, CA: key},
 	} {
-		_, err := rpc.LoadSecurity(files)
+		_, err := rpc.LoadSecurity(files, zap.NewNop())
 		require.Error(t, err, name)
 	}
-	s, err := rpc.LoadSecurity(rpc.Files{})
+	s, err := rpc.LoadSecurity(rpc.Files{}, zap.NewNop())
 	require.NoError(t, err)
 	require.True(t, s.Plaintext())
 }
