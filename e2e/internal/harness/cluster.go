@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/grpc/credentials"
+
 	"ankusa.dev/e2e/internal/netfault"
 )
 
@@ -23,6 +25,8 @@ type Options struct {
 	Schedulers, Ingests, Runners int
 	// Args are added to the command line of the one-process binary.
 	Args []string
+	// Authority signs a certificate for each of several processes; nil for plaintext between them.
+	Authority *Authority
 }
 
 // Cluster is a running deployment. Its fields are fixed once it has been started.
@@ -43,6 +47,8 @@ type Cluster struct {
 	Metrics map[string]string
 
 	options   Options
+	shared    Settings // of several processes
+	security  credentials.TransportCredentials
 	leaders   []string // gRPC addresses of the schedulers, in their order
 	processes []*Process
 }

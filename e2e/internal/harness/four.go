@@ -21,11 +21,13 @@ func StartFour(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared, err := c.startStore(ctx)
-	if err != nil {
+	if err := c.secure(); err != nil {
 		return c, err
 	}
-	if err := c.prepare(ctx, shared); err != nil {
+	if err := c.startStore(ctx); err != nil {
+		return c, err
+	}
+	if err := c.prepare(ctx); err != nil {
 		return c, err
 	}
 	for _, p := range c.processes[1:] {
@@ -42,15 +44,23 @@ func StartFour(ctx context.Context, o Options) (*Cluster, error) {
 	return c, err
 }
 
-// startStore returns the settings that lead to the store.
-func (c *Cluster) startStore(ctx context.Context) (Settings, error) {
+// secure chooses what this program shows to the processes.
+func (c *Cluster) secure() (err error) {
+	c.security = insecure.NewCredentials()
+	if c.options.Authority != nil {
+		c.security, err = c.options.Authority.credentials()
+	}
+	return err
+}
+
+func (c *Cluster) startStore(ctx context.Context) error {
 	ports, err := freePorts(ctx, 2)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.Proxy, err = netfault.Listen(Address(ports[1]), Address(ports[0]))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.Store = &Process{
 		Name: "tikvmock", binary: filepath.Join(c.options.Bin, "tikvmock"),
@@ -58,10 +68,11 @@ func (c *Cluster) startStore(ctx context.Context) (Settings, error) {
 		log:  filepath.Join(c.options.Dir, "tikvmock.log"),
 	}
 	c.processes = append(c.processes, c.Store)
-	return Egress().with(Settings{"store.type": "tikv", "store.pd": []string{Address(ports[1])}}), c.Store.Launch()
+	c.shared = Egress().with(Settings{"store.type": "tikv", "store.pd": []string{Address(ports[1])}})
+	return c.Store.Launch()
 }
 
-func (c *Cluster) prepare(ctx context.Context, shared Settings) error {
+func (c *Cluster) prepare(ctx context.Context) error {
 	o := c.options
 	ports, err := freePorts(ctx, 2*o.Schedulers+2*o.Ingests+o.Runners+1)
 	if err != nil {
@@ -73,28 +84,28 @@ func (c *Cluster) prepare(ctx context.Context, shared Settings) error {
 		rpc[i] = next()
 		c.leaders = append(c.leaders, Address(rpc[i]))
 	}
-	shared["peers.scheduler"] = c.leaders
+	c.shared["peers.scheduler"] = c.leaders
 	for i := range rpc {
 		health := next()
-		err = c.join(&c.Schedulers, "scheduler", i, health, shared.with(Settings{
+		err = c.join(&c.Schedulers, "scheduler", i, health, Settings{
 			"rpc.listen": Address(rpc[i]), "scheduler.health_listen": Address(health),
-		}), err)
+		}, err)
 	}
 	for i := range o.Ingests {
 		port := next()
 		c.Targets = append(c.Targets, url(port))
-		err = c.join(&c.Ingests, "ingest", i, port, shared.with(Settings{
+		err = c.join(&c.Ingests, "ingest", i, port, Settings{
 			"http.ip": Loopback, "http.port": port, "rpc.listen": Address(next()),
-		}), err)
+		}, err)
 	}
 	for i := range o.Runners {
 		health := next()
-		err = c.join(&c.Runners, "sinkrunner", i, health, shared.with(Settings{"runner.health_listen": Address(health)}), err)
+		err = c.join(&c.Runners, "sinkrunner", i, health, Settings{"runner.health_listen": Address(health)}, err)
 	}
 	port := next()
 	c.Admin = url(port)
 	var gateways []*Process
-	err = c.join(&gateways, "gateway", 0, port, shared.with(Settings{"admin.port": port}), err)
+	err = c.join(&gateways, "gateway", 0, port, Settings{"admin.port": port}, err)
 	if err == nil {
 		c.Gateway = gateways[0]
 	}
@@ -106,11 +117,29 @@ func (c *Cluster) join(kind *[]*Process, binary string, i, port int, s Settings,
 	if failed != nil {
 		return failed
 	}
-	p, err := c.add(fmt.Sprintf("%s-%d", binary, i), binary, url(port), s)
+	name := fmt.Sprintf("%s-%d", binary, i)
+	all := c.shared.with(s)
+	if c.options.Authority != nil {
+		shown, err := c.options.Authority.Issue(name)
+		if err != nil {
+			return err
+		}
+		all = all.with(shown)
+	}
+	p, err := c.add(name, binary, url(port), all)
 	if err == nil {
 		*kind = append(*kind, p)
 	}
 	return err
+}
+
+// AddRunner prepares one more sink-runner, with settings of its own over the deployment's but without a certificate.
+func (c *Cluster) AddRunner(ctx context.Context, name string, s Settings) (*Process, error) {
+	port, err := FreePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.add(name, "sinkrunner", url(port), c.shared.with(Settings{"runner.health_listen": Address(port)}).with(s))
 }
 
 // Leader waits until exactly one scheduler says that it leads, and returns its place among the schedulers.
@@ -120,7 +149,7 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	for {
 		leads := -1
 		for i, addr := range c.leaders {
-			if c.Schedulers[i].Running() && serves(ctx, addr) {
+			if c.Schedulers[i].Running() && c.serves(ctx, addr) {
 				if leads >= 0 {
 					leads = -1
 					break
@@ -139,8 +168,8 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	}
 }
 
-func serves(ctx context.Context, addr string) bool {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (c *Cluster) serves(ctx context.Context, addr string) bool {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(c.security))
 	if err != nil {
 		return false
 	}

@@ -125,6 +125,9 @@ func get(ctx context.Context, url string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
+// Log is the file that the process's output is in.
+func (p *Process) Log() string { return p.log }
+
 // PID of the running process.
 func (p *Process) PID() int {
 	p.mu.Lock()
