@@ -86,10 +86,8 @@ func (m *model) lease(w *world, l *Lease) {
 	key := l.Delivery.Key
 	k := w.core.keys[key]
 	require.GreaterOrEqual(w.t, w.clock(), m.quiet[key], "seed %d: L20: an attempt before the time that was asked for", w.seed)
-	require.LessOrEqual(w.t, w.core.running, w.core.concurrency(), "seed %d: concurrency", w.seed)
-	require.LessOrEqual(w.t, k.tenant.running, w.core.allowed(k.tenant), "seed %d: concurrency of a tenant", w.seed)
-	if w.cfg.SinkConcurrency > 0 {
-		require.LessOrEqual(w.t, k.running, w.cfg.SinkConcurrency, "seed %d: sink concurrency", w.seed)
+	if !w.cfg.Batching[key.Type] {
+		w.capped(k)
 	}
 	if k.breaker.state == closed {
 		delete(m.breakers, key) // one that had nothing to do was forgotten
@@ -101,6 +99,15 @@ func (m *model) lease(w *world, l *Lease) {
 		require.False(w.t, w.held(ref), "seed %d: two probes at once", w.seed)
 	}
 	b.probes = append(b.probes, l.Lease)
+}
+
+// capped judges a new attempt by the caps on attempts at once.
+func (w *world) capped(k *sinkKey) {
+	require.LessOrEqual(w.t, w.core.running, w.core.concurrency(), "seed %d: concurrency", w.seed)
+	require.LessOrEqual(w.t, k.tenant.running, w.core.allowed(k.tenant), "seed %d: concurrency of a tenant", w.seed)
+	if w.cfg.SinkConcurrency > 0 {
+		require.LessOrEqual(w.t, k.running, w.cfg.SinkConcurrency, "seed %d: sink concurrency", w.seed)
+	}
 }
 
 func (w *world) held(ref hook.Lease) bool {
@@ -156,7 +163,7 @@ func (w *world) judge() {
 			require.LessOrEqual(w.t, f.sent, 1, "seed %d: I5: delivered %d times", w.seed, f.sent)
 		}
 		if f.first > 0 { // the horizon runs from the first attempt, and once more behind a breaker
-			most := f.first + 2*w.sources[f.key.SourceID].Policy.Horizon + sweepTime
+			most := f.first + 2*w.operator.horizons[f.key.SourceID] + sweepTime
 			require.LessOrEqual(w.t, f.end, most, "seed %d: I9: %x ended late: %+v", w.seed, ref.Hook, f)
 		}
 	}
@@ -179,4 +186,6 @@ func (w *world) judge() {
 	require.Zero(w.t, w.core.blocked, "seed %d: lanes are blocked", w.seed)
 	require.Zero(w.t, w.core.scanned, "seed %d: scans are left", w.seed)
 	require.Empty(w.t, w.core.claims, "seed %d: claims are left", w.seed)
+	require.Nil(w.t, w.operator.stands, "seed %d: a condemnation is never carried out", w.seed)
+	require.Empty(w.t, w.core.purging.pages, "seed %d: pages are left", w.seed)
 }

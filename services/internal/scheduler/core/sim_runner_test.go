@@ -4,8 +4,6 @@ import (
 	"sort"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"ankusa.dev/services/internal/hook"
 )
 
@@ -13,6 +11,7 @@ type simRunner struct {
 	w         *world
 	id        hook.RunID
 	slots     int
+	batches   Credit // of sinks that batch
 	alive     bool
 	connected bool
 	term      int // of the stream
@@ -30,6 +29,7 @@ func (w *world) addRunner() {
 	for b := range r.id {
 		r.id[b] = byte(w.rnd.IntN(256))
 	}
+	r.batches = w.batchCredit()
 	w.runners = append(w.runners, r)
 	r.connect()
 }
@@ -54,7 +54,7 @@ func (r *simRunner) connect() {
 	}
 	r.connected, r.term = true, w.term
 	w.records[r.id] = 35 * time.Second
-	h := Hello{Types: []string{"http"}, Credit: Credit{Slots: r.slots}}
+	h := Hello{Types: []string{"http", "sqs"}, Credit: Credit{Slots: r.slots, Rows: r.batches.Rows, Bytes: r.batches.Bytes}}
 	for ref, a := range r.running {
 		h.Running = append(h.Running, hook.Running{Lease: ref, Row: a.Delivery.Row, Attempt: a.Attempt, Left: max(0, a.deadline-w.now)})
 	}
@@ -115,7 +115,7 @@ func (w *world) lease(l Lease) {
 
 func (r *simRunner) start(l Lease) {
 	w := r.w
-	require.Less(w.t, len(r.running), r.slots, "seed %d: credit", w.seed)
+	r.hasRoom(&l)
 	r.running[l.Lease] = &simAttempt{Lease: l, deadline: w.now + 30*time.Second}
 	d := w.rows[l.Delivery.Ref()]
 	if w.epoch > l.Lease.Epoch {
@@ -132,6 +132,7 @@ func (r *simRunner) start(l Lease) {
 	if f.attempts++; f.first == 0 {
 		f.first = w.now
 	}
+	w.stillOwed(&l)
 	took := w.within(2 * time.Second)
 	if w.chance(2) {
 		took = 31 * time.Second

@@ -98,6 +98,8 @@ type world struct {
 	position map[place]hook.Timestamp
 	model    model
 	lanes    laneWorld
+	operator operator
+	batching batchWorld
 }
 
 // place is where a key has rows.
@@ -155,6 +157,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 	}
 	w.order()
+	w.batch()
+	w.plan()
 	return w
 }
 
@@ -193,6 +197,7 @@ func (w *world) run() {
 	for range w.rnd.IntN(14) {
 		w.in(time.Duration(w.rnd.Int64N(int64(busy))), w.mishap)
 	}
+	w.condemnAtTimes(busy)
 	w.in(busy, w.settleDown)
 	for len(w.agenda) > 0 && w.now < 24*time.Hour {
 		next := heap.Pop(&w.agenda).(at)
@@ -287,6 +292,7 @@ func (w *world) elect() {
 		known[id] = longest
 	}
 	w.model.elected()
+	w.operator.elected()
 	w.core = New(w.cfg, Term{Epoch: w.epoch, Bump: w.ts(), Known: known, Now: w.clock()}, w.rnd.Float64)
 	w.wake = -1
 	w.recount()
@@ -332,6 +338,9 @@ func (w *world) recount() {
 // commit stores up to a few hooks of one key, perhaps late, and names them, perhaps late or never.
 func (w *world) commit() {
 	key := w.sinks[w.rnd.IntN(len(w.sinks))]
+	if w.operator.closed[key.SourceID] {
+		return
+	}
 	start := w.ts()
 	g := hook.Group{Partition: uint8(w.rnd.IntN(int(w.spread))), Key: key, Start: start}
 	rows := make([]*hook.Delivery, 1+w.rnd.IntN(6))
@@ -343,7 +352,7 @@ func (w *world) commit() {
 		g.Hooks = append(g.Hooks, id)
 		rows[i] = &hook.Delivery{
 			Row:   hook.Row{Partition: g.Partition, Key: key, Hook: id, Due: start, Version: start},
-			State: hook.State{Incarnation: 1, Size: uint32(w.rnd.IntN(3000)), Sinks: 1},
+			State: hook.State{Incarnation: w.sources[key.SourceID].Incarnation, Size: uint32(w.rnd.IntN(3000)), Sinks: 1},
 		}
 		w.enlist(&g, rows[i])
 	}
@@ -392,6 +401,7 @@ func (w *world) drain() {
 		e := w.core.Take()
 		w.check()
 		w.model.check(w, &e)
+		w.operator.check(w, &e)
 		w.count(&e)
 		for _, r := range e.Reads {
 			w.read(r)
