@@ -42,10 +42,7 @@ func (r *Runner) start(leases []*lease) {
 			if err == nil {
 				f = all[i]
 			}
-			go func() {
-				defer r.attempts.Done()
-				r.attempt(l, f)
-			}()
+			r.workers.do(l, f)
 		}
 	})
 	if err == nil {
@@ -100,6 +97,7 @@ func unavailable(err error) bool {
 
 // attempt turns a lease into an outcome, whatever happens on the way.
 func (r *Runner) attempt(l *lease, f found) {
+	defer r.attempts.Done()
 	if f.err == nil && f.Epoch > l.Lease.Epoch {
 		r.log.Info("lease of a deposed leader dropped", zap.Uint64("epoch", l.Lease.Epoch), zap.Uint64("current", f.Epoch))
 		r.book.forget(l, f.Epoch)
@@ -110,7 +108,9 @@ func (r *Runner) attempt(l *lease, f found) {
 	o.Duration = time.Since(began)
 	reported := r.book.finish(l, o)
 	r.metrics.ended(l.Row.Key.Type, o, reported)
-	r.log.Info("attempt ended", fields(l, o, reported)...)
+	if line := r.log.Check(zap.InfoLevel, "attempt ended"); line != nil {
+		line.Write(zap.Inline(&entry{l, o, time.Since(l.arrived), reported}))
+	}
 }
 
 // run delivers, unless there is a reason not to begin. A panic on the way is a failed attempt and nothing more.
@@ -131,7 +131,7 @@ func (r *Runner) run(l *lease, f found) (o hook.Outcome) {
 		return notStarted("store not readable")
 	case f.Delivery == nil || f.Hook == nil:
 		return hook.Outcome{Class: hook.Gone, Reason: "gone"}
-	case l.ctx.Err() != nil:
+	case l.Err() != nil:
 		return notStarted("no time left to start")
 	}
 	src, o := r.source(l)
@@ -147,7 +147,7 @@ func (r *Runner) run(l *lease, f found) (o hook.Outcome) {
 	if destination == nil {
 		return notStarted("no such sink here")
 	}
-	return judge(l, destination.Deliver(l.ctx, &sink.Delivery{
+	return judge(l, destination.Deliver(l, &sink.Delivery{
 		Hook: f.Hook, Source: src, Sink: bound, Attempt: l.Number, ReplayID: l.ReplayID, OrderingKey: l.Row.Lane,
 	}))
 }
@@ -160,9 +160,9 @@ func notStarted(reason string) hook.Outcome {
 func (r *Runner) source(l *lease) (*source.Source, hook.Outcome) {
 	gone := hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"}
 	owner, name, _ := source.SplitID(l.Row.Key.SourceID) // checked when it was read
-	src, err := r.deps.Sources.AtLeast(l.ctx, owner, name, l.SourceRevision)
+	src, err := r.deps.Sources.AtLeast(l, owner, name, l.SourceRevision)
 	if err == nil && src.Incarnation != l.Incarnation { // a copy from before the source was created anew, or the row is
-		src, err = r.deps.Sources.AtLeast(l.ctx, owner, name, src.Revision+1)
+		src, err = r.deps.Sources.AtLeast(l, owner, name, src.Revision+1)
 	}
 	switch {
 	case errors.Is(err, store.ErrSourceNotFound):
@@ -195,27 +195,14 @@ func bind(src *source.Source, key hook.SinkKey) (found *source.Sink) {
 
 // judge replaces the sink's view of an attempt that was ended from here.
 func judge(l *lease, o hook.Outcome) hook.Outcome {
-	if o.Class == hook.Delivered || l.ctx.Err() == nil {
+	if o.Class == hook.Delivered || l.Err() == nil {
 		return o
 	}
-	switch why := context.Cause(l.ctx); {
+	switch why := context.Cause(l); {
 	case errors.Is(why, errTimeout):
 		o.Class, o.Reason = hook.TimedOut, fmt.Sprintf("attempt_timeout %dms", l.limit.Milliseconds())
 	case errors.Is(why, errCut):
 		o.Class, o.Reason = hook.Transient, "runner stopped"
 	}
 	return o
-}
-
-// fields describe an attempt for the log.
-func fields(l *lease, o hook.Outcome, reported bool) []zap.Field {
-	return []zap.Field{
-		zap.Stringer("hook_id", l.Row.Hook), zap.String("tenant", l.Row.Key.Tenant),
-		zap.String("source_id", l.Row.Key.SourceID), zap.Uint16("sink_index", l.Row.Key.Index),
-		zap.String("sink", l.Row.Key.Type), zap.Uint32("attempt", l.Number), zap.String("replay_id", l.ReplayID),
-		zap.Uint64("epoch", l.Lease.Epoch), zap.Uint64("lease", l.Lease.ID), zap.Uint64("size", l.Size),
-		zap.String("outcome", outcomeText(o.Class)), zap.String("reason", o.Reason), zap.Uint16("status", o.Status),
-		zap.Duration("duration", o.Duration), zap.Duration("waited", time.Since(l.arrived)-o.Duration),
-		zap.Duration("retry_after", o.RetryAfter), zap.Bool("reported", reported),
-	}
 }

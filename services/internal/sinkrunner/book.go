@@ -27,13 +27,25 @@ var (
 	errCut     = errors.New("runner stopped")
 )
 
-// lease is one attempt that this runner has accepted. It ends after limit, whether a leader serves or not.
+// lease is one attempt that this runner has accepted, and the context that it runs in, which ends with the lease.
 type lease struct {
 	wire.Attempt
-	limit   time.Duration
-	ctx     context.Context
+	context.Context
 	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	limit   time.Duration // from its arrival on: the attempt's time-out, or what was left of the lease
 	arrived time.Time
+}
+
+// Deadline implements context.Context.
+func (l *lease) Deadline() (time.Time, bool) { return l.arrived.Add(l.limit), true }
+
+func (l *lease) expire() { l.cancel(errTimeout) }
+
+// close frees what the lease holds. Its context has ended then, if only by that.
+func (l *lease) close() {
+	l.timer.Stop()
+	l.cancel(nil)
 }
 
 // end is an outcome that no leader has acknowledged.
@@ -88,7 +100,7 @@ func (b *book) admit(a *wire.Attempt, begin func(*wire.Attempt) *lease) (*lease,
 	}
 	l := begin(a)
 	if b.draining || len(b.running) >= b.slots {
-		l.cancel(errDropped)
+		l.close()
 		reason := "no slot"
 		if b.draining {
 			reason = "runner stopping"
@@ -102,7 +114,7 @@ func (b *book) admit(a *wire.Attempt, begin func(*wire.Attempt) *lease) (*lease,
 
 // finish ends a lease with its outcome. It answers false, and the outcome is nobody's, when the lease was dropped.
 func (b *book) finish(l *lease, o hook.Outcome) bool {
-	l.cancel(nil)
+	l.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running[l.Lease] != l {
@@ -183,7 +195,7 @@ func (b *book) hello(h wire.Hello, now time.Time) wire.Hello {
 	b.outbox = b.outbox[:0]
 	h.Credit, h.HighestEpoch = b.credit(), b.epoch
 	for _, l := range b.running {
-		deadline, _ := l.ctx.Deadline()
+		deadline, _ := l.Deadline()
 		h.Running = append(h.Running, hook.Running{
 			Lease: l.Lease, Row: l.Row, Attempt: l.Number, Left: max(0, deadline.Sub(now)),
 		})

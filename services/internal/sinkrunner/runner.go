@@ -32,6 +32,7 @@ type Runner struct {
 	client    dispatchv1.DispatchServiceClient
 	book      *book
 	reads     *ferry.Batcher[[]*lease, []found]
+	workers   *workers
 	// attempts that run, those of dropped leases included.
 	attempts sync.WaitGroup
 }
@@ -48,6 +49,7 @@ func New(c Config, d Deps) (*Runner, error) {
 		config: c, deps: d, log: d.Log.Named("runner"),
 		client: dispatchv1.NewDispatchServiceClient(d.Leader), book: newBook(c.Slots),
 	}
+	r.workers = newWorkers(c.Slots, r.attempt)
 	_, _ = rand.Read(r.id[:]) // never fails
 	r.metrics = newMetrics(slices.Collect(maps.Keys(d.Sinks)))
 	if err := r.metrics.register(d.Metrics, r.book, r.streams); err != nil {
@@ -106,6 +108,7 @@ func (r *Runner) finish() {
 	r.book.cut()
 	_ = r.reads.Close(background) // what is queued is read, and answered by its cut
 	r.attempts.Wait()
+	r.workers.close()
 	r.within(background, r.config.Acknowledge, func(_, unacknowledged int) bool { return unacknowledged == 0 })
 	if _, left := r.book.counts(); left > 0 {
 		r.log.Warn("outcomes left unacknowledged", zap.Int("outcomes", left))
@@ -145,11 +148,8 @@ func (r *Runner) stay(ctx context.Context, done <-chan struct{}) {
 // begin opens a lease's time.
 func (r *Runner) begin(a *wire.Attempt) *lease {
 	l := &lease{Attempt: *a, limit: min(a.Timeout, a.Left), arrived: time.Now()}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	l.ctx, l.cancel = ctx, cancel
-	deadline, release := context.WithDeadlineCause(ctx, l.arrived.Add(l.limit), errTimeout)
-	l.ctx = deadline
-	l.cancel = func(cause error) { cancel(cause); release() }
+	l.Context, l.cancel = context.WithCancelCause(context.Background())
+	l.timer = time.AfterFunc(l.limit, l.expire)
 	return l
 }
 

@@ -15,7 +15,9 @@ import (
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // sent is the header as it goes out: names stay as they are.
-func sent(s *Sink, d *sink.Delivery, g signature) map[string][]string { return s.header(d, g) }
+func sent(s *Sink, d *sink.Delivery, g signature) map[string][]string {
+	return s.header(d, d.Hook.ID.String(), g)
+}
 
 func TestADeliveryCarriesWhatIsKnownAboutTheHook(t *testing.T) {
 	s := newSink(t, nil)
@@ -41,12 +43,12 @@ func TestADeliveryCarriesWhatIsKnownAboutTheHook(t *testing.T) {
 
 	d.Hook.DedupeKey, d.Hook.Verification, d.Hook.Flagged, d.Hook.Headers = "evt_1", hook.Failed, true, nil
 	d.ReplayID, d.OrderingKey = "01890000-0000-7000-8000-000000000000", "customer-1"
-	got = sent(s, d, signature{"id", "ts", "v1,x"})
+	got = sent(s, d, signature{"ts", "v1,x"})
 	for name, value := range map[string]string{
 		"x-ankusa-dedupe-key": "evt_1", "x-ankusa-idempotency-key": "acme:acme.stripe:evt_1",
 		"x-ankusa-verification": "failed", "x-ankusa-verification-flagged": "true",
 		"x-ankusa-replay-id": d.ReplayID, "x-ankusa-ordering-key": "customer-1",
-		"webhook-id": "id", "webhook-timestamp": "ts", "webhook-signature": "v1,x",
+		"webhook-id": d.Hook.ID.String(), "webhook-timestamp": "ts", "webhook-signature": "v1,x",
 	} {
 		require.Equal(t, []string{value}, got[name], name)
 	}
@@ -70,13 +72,13 @@ func TestHeadersAreForwardedByTheSourcesPolicy(t *testing.T) {
 		{Name: "webhook-signature", Value: "v1,theirs"}, {Name: "traceparent", Value: "junk"},
 		{Name: "tracestate", Value: "a=b"},
 	}
-	got := sent(s, d, signature{"ours", "1", "v1,ours"})
+	got := sent(s, d, signature{"1", "v1,ours"})
 	require.Equal(t, []string{"mine"}, got["x-github-event"], "the sink's own header replaces the provider's")
 	require.Equal(t, []string{"t"}, got["x-token"])
 	require.Equal(t, []string{"1", "2"}, got["x-many"])
 	require.Equal(t, []string{"acme"}, got["x-ankusa-tenant"])
 	require.Equal(t, []string{"Ankusa/1.2.3"}, got["User-Agent"])
-	require.Equal(t, []string{"ours"}, got["webhook-id"])
+	require.Equal(t, []string{d.Hook.ID.String()}, got["webhook-id"])
 	require.Equal(t, []string{"v1,ours"}, got["webhook-signature"])
 	for _, name := range []string{
 		"authorization", "cookie", "x-api-key", "host", "content-length", "transfer-encoding", "x-ankusa-anything",

@@ -78,7 +78,8 @@ func (s *Sink) Deliver(ctx context.Context, d *sink.Delivery) hook.Outcome {
 	if err != nil {
 		return permanent(err.Error())
 	}
-	signature, fault := sign(set, d.Hook, time.Now())
+	id := d.Hook.ID.String()
+	signature, fault := sign(set, id, d.Hook.Body, time.Now())
 	if fault != "" {
 		return permanent(fault)
 	}
@@ -87,7 +88,7 @@ func (s *Sink) Deliver(ctx context.Context, d *sink.Delivery) hook.Outcome {
 		return transient(err.Error())
 	}
 	defer s.pools.release(pool)
-	return s.exchange(ctx, pool.transport, s.request(target, d, signature), d)
+	return s.exchange(ctx, pool.transport, s.request(target, d, id, signature), d)
 }
 
 // exchange sends the request and judges what comes back within the sink's timeout.
@@ -126,12 +127,12 @@ func transient(reason string) hook.Outcome {
 }
 
 // request carries the body so that it can be sent again on another connection.
-func (s *Sink) request(target *url.URL, d *sink.Delivery, signature signature) *http.Request {
+func (s *Sink) request(target *url.URL, d *sink.Delivery, id string, signature signature) *http.Request {
 	body := d.Hook.Body
 	r := &http.Request{
 		Method: method(d.Sink.HTTP.Method), URL: target, Host: target.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: s.header(d, signature), ContentLength: int64(len(body)),
+		Header: s.header(d, id, signature), ContentLength: int64(len(body)),
 		Body: http.NoBody,
 	}
 	r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }

@@ -8,24 +8,23 @@ import (
 	"strings"
 	"time"
 
-	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/source"
 )
 
-// signature is the value of the three Standard Webhooks headers; its own value is empty for an unsigned sink.
-type signature struct{ id, timestamp, value string }
+// signature is the value of the Standard Webhooks headers beside the id; its own value is empty for an unsigned sink.
+type signature struct{ timestamp, value string }
 
-// sign signs the hook with every secret of the sink, newest first. fault is the reason why the delivery can never be
+// sign signs a body with every secret of the sink, newest first. fault is the reason why the delivery can never be
 // signed as it must be.
-func sign(set *source.HTTP, h *hook.Hook, now time.Time) (s signature, fault string) {
+func sign(set *source.HTTP, id string, body []byte, now time.Time) (s signature, fault string) {
 	if len(set.Secrets) == 0 {
 		if set.AllowUnsigned {
 			return s, ""
 		}
 		return s, "unsigned_sink"
 	}
-	s.id, s.timestamp = h.ID.String(), strconv.FormatInt(now.Unix(), 10)
-	prefix := []byte(s.id + "." + s.timestamp + ".")
+	s.timestamp = strconv.FormatInt(now.Unix(), 10)
+	prefix := []byte(id + "." + s.timestamp + ".")
 	var value strings.Builder
 	for i, secret := range set.Secrets {
 		key, err := secret.SigningKey()
@@ -34,7 +33,7 @@ func sign(set *source.HTTP, h *hook.Hook, now time.Time) (s signature, fault str
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write(prefix)
-		mac.Write(h.Body)
+		mac.Write(body)
 		if i > 0 {
 			value.WriteByte(' ')
 		}
