@@ -34,10 +34,11 @@ func internal(names ...string) []string {
 	return out
 }
 
-// mains are the services' commands: the only places that choose a driver.
+// mains are the services' commands, and the one that measures: the only places that choose a driver.
 var mains = []string{
 	module + "services/ankusa", module + "services/ingest", module + "services/scheduler",
 	module + "services/sinkrunner", module + "services/gateway", module + "services/tikvmock",
+	module + "services/internal/benchcmd",
 }
 
 // bootsRole names the one role that a package makes a part of a process.
