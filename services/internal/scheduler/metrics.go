@@ -17,6 +17,7 @@ type metrics struct {
 	deadLettered *deadLetters
 	configErrors *prometheus.CounterVec
 	transitions  *prometheus.CounterVec
+	madeUp       prometheus.Counter
 	leading      prometheus.Gauge
 
 	mu    sync.Mutex
@@ -35,9 +36,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_breaker_transitions_total", Help: "Transitions of sinks' breakers, by the state entered.",
 		}, []string{"sink", "state"}),
+		madeUp: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ankusa_dispatch_made_up_sinks_total", Help: "Sinks that writers named rows of without ever having written one.",
+		}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered.total, m.configErrors, m.transitions, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered.total, m.configErrors, m.transitions, m.madeUp, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64

@@ -205,7 +205,7 @@ func credit(c wire.Credit) core.Credit {
 func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 	switch m := m.GetMessage().(type) {
 	case *dispatchv1.LeaseRequest_Outcomes:
-		list, err := wire.ReadReports(m.Outcomes.GetOutcomes())
+		list, err := wire.ReadOutcomes(m.Outcomes)
 		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, list) }, err
 	case *dispatchv1.LeaseRequest_Credit:
 		given, err := wire.ReadCredit(m.Credit)

@@ -38,15 +38,21 @@ func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequ
 	defer cancel()
 	acks := &acks{wake: make(chan struct{}, 1)}
 	received := make(chan error, 1)
-	go func() { received <- t.hear(stream, acks) }()
+	go func() { received <- t.hear(ctx, stream, newVoucher(t, ids), acks) }()
 	sent := make(chan error, 1)
 	go func() { sent <- acks.send(ctx, stream) }()
 	return t.streamEnd(ctx, received, sent)
 }
 
+// maxUntaken bounds the messages of one stream that wait for the loop, so that none keeps the others from it.
+const maxUntaken = 4
+
 // hear takes what a writer names. It acknowledges only within the lease: rows that were named then were committed before
 // any later leader counts what there is, and are found by it; later ones it alone must be told of.
-func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse], acks *acks) error {
+func (t *term) hear(
+	ctx context.Context, stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, dispatchv1.NotifyResponse], v *voucher, acks *acks,
+) error {
+	untaken := make(chan struct{}, maxUntaken)
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -59,7 +65,14 @@ func (t *term) hear(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequest, di
 		if err != nil {
 			return malformed(err)
 		}
+		v.sift(ctx, &committed)
+		select {
+		case untaken <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		took := func(c *core.Core, now hook.Timestamp) {
+			<-untaken
 			if !t.valid() {
 				t.end(errLeaseLapsed)
 				return

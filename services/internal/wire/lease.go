@@ -125,6 +125,17 @@ func ReportsProto(reports []hook.Report) []*dispatchv1.Outcome {
 	return list
 }
 
+// MaxReports bounds the outcomes of one message.
+const MaxReports = 4_096
+
+// ReadOutcomes is ReadReports for a message of its own, which has a bound.
+func ReadOutcomes(p *dispatchv1.Outcomes) ([]hook.Report, error) {
+	if len(p.GetOutcomes()) > MaxReports {
+		return nil, malformed("outcomes")
+	}
+	return ReadReports(p.GetOutcomes())
+}
+
 // ReadReports reads outcomes. One malformed outcome refuses the list.
 func ReadReports(list []*dispatchv1.Outcome) ([]hook.Report, error) {
 	reports := make([]hook.Report, len(list))

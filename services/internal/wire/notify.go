@@ -91,13 +91,28 @@ func ReadWriterHello(p *dispatchv1.WriterHello) ([]hook.RunID, error) {
 	return writers, nil
 }
 
-// ReadCommitted reads what a writer committed. An empty group is refused.
+// Bounds of one Committed: rows that it names, and backlogs.
+const (
+	MaxNamed    = 4_096
+	MaxBacklogs = 1_024
+)
+
+// ReadCommitted reads what a writer committed. An empty group is refused, and what is over the bounds.
 func ReadCommitted(p *dispatchv1.Committed) (Committed, error) {
-	if p.GetSequence() == 0 {
+	switch {
+	case p.GetSequence() == 0:
 		return Committed{}, malformed("sequence")
+	case len(p.GetGroups()) > MaxNamed:
+		return Committed{}, malformed("groups")
+	case len(p.GetBacklogs()) > MaxBacklogs:
+		return Committed{}, malformed("backlogs")
 	}
 	c := Committed{Sequence: p.GetSequence(), Groups: make([]hook.Group, len(p.GetGroups()))}
+	rows := 0
 	for i, pg := range p.GetGroups() {
+		if rows += len(pg.GetHookIds()); rows > MaxNamed {
+			return Committed{}, at("groups", i, malformed("hook_ids"))
+		}
 		if err := readGroup(pg, &c.Groups[i]); err != nil {
 			return Committed{}, at("groups", i, err)
 		}

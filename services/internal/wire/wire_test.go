@@ -266,6 +266,37 @@ func TestMalformedCommitsAreRefused(t *testing.T) {
 	}
 }
 
+// I11: what one message may name is bounded before anything is made of it.
+func TestI11_MessagesOverTheBoundsAreRefused(t *testing.T) {
+	c := committed()
+	c.Groups[0].Hooks = make([]hook.ID, MaxNamed-2)
+	_, err := ReadCommitted(c.Proto())
+	require.NoError(t, err)
+	c.Groups[0].Hooks = make([]hook.ID, MaxNamed-1)
+	_, err = ReadCommitted(c.Proto())
+	require.ErrorIs(t, err, ErrMalformed, "with the two of the other group")
+
+	c = committed()
+	c.Groups = make([]hook.Group, MaxNamed+1)
+	for i := range c.Groups {
+		c.Groups[i] = hook.Group{Key: httpKey, Hooks: []hook.ID{{1}}}
+	}
+	_, err = ReadCommitted(c.Proto())
+	require.ErrorIs(t, err, ErrMalformed)
+	c.Groups, c.Backlogs = nil, make([]Backlog, MaxBacklogs+1)
+	_, err = ReadCommitted(c.Proto())
+	require.ErrorIs(t, err, ErrMalformed)
+
+	reports := make([]hook.Report, MaxReports+1)
+	for i := range reports {
+		reports[i] = hook.Report{Row: hook.Row{Key: httpKey}, Attempt: 1, Outcome: hook.Outcome{Class: hook.Delivered}}
+	}
+	_, err = ReadOutcomes(&dispatchv1.Outcomes{Outcomes: ReportsProto(reports[1:])})
+	require.NoError(t, err)
+	_, err = ReadOutcomes(&dispatchv1.Outcomes{Outcomes: ReportsProto(reports)})
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
 func TestMalformedHellosOfWritersAreRefused(t *testing.T) {
 	id := make([]byte, 16)
 	crowd := make([]hook.RunID, MaxWriters+1)

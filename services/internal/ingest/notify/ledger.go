@@ -19,9 +19,6 @@ const (
 	maxBacklogs = 65_536
 	// maxSent messages wait for their acknowledgement at once.
 	maxSent = 64
-	// Rows and backlogs of one message.
-	messageRows     = 4_096
-	messageBacklogs = 1_024
 )
 
 // sinkPart is one sink's rows in one partition.
@@ -137,18 +134,37 @@ func (l *ledger) next(now time.Time) (*dispatchv1.NotifyRequest, time.Duration) 
 }
 
 func (l *ledger) takeGroups(m *message) (groups []hook.Group) {
-	for len(l.waiting) > 0 && (m.rows == 0 || m.rows+len(l.waiting[0].group.Hooks) <= messageRows) {
-		first := l.waiting[0]
-		m.rows += len(first.group.Hooks)
+	for len(l.waiting) > 0 && m.rows < wire.MaxNamed {
+		first := &l.waiting[0]
+		group := cut(&first.group, wire.MaxNamed-m.rows)
+		m.rows += len(group.Hooks)
 		m.at = earlier(m.at, first.at)
-		groups = append(groups, first.group)
-		l.waiting[0] = named{}
+		groups = append(groups, group)
+		if len(first.group.Hooks) > 0 {
+			break // the rest goes with the next message
+		}
+		*first = named{}
 		l.waiting = l.waiting[1:]
 	}
 	if len(l.waiting) == 0 {
 		l.waiting = nil
 	}
 	return groups
+}
+
+// cut takes the first n rows out of a group, or all where there are no more.
+func cut(g *hook.Group, n int) hook.Group {
+	head := *g
+	if n >= len(g.Hooks) {
+		g.Hooks, g.Lanes, g.Members = nil, nil, nil
+		return head
+	}
+	head.Hooks, g.Hooks = g.Hooks[:n], g.Hooks[n:]
+	if g.Ordered {
+		head.Lanes, g.Lanes = g.Lanes[:n], g.Lanes[n:]
+		head.Members, g.Members = g.Members[:n], g.Members[n:]
+	}
+	return head
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -163,7 +179,7 @@ func (l *ledger) takeBacklogs(m *message) (list []wire.Backlog) {
 		m.at = earlier(m.at, l.behind)
 	}
 	for s, from := range l.backlogs {
-		if len(list) == messageBacklogs {
+		if len(list) == wire.MaxBacklogs {
 			break
 		}
 		delete(l.backlogs, s)

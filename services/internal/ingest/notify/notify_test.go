@@ -3,6 +3,7 @@ package notify_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -276,6 +277,43 @@ func TestManyCommitsShareAMessageWhileTheLeaderIsBusy(t *testing.T) {
 		messages, hooks := r.leader.heard()
 		require.Equal(t, 1000, hooks)
 		require.Less(t, messages, 10)
+	})
+}
+
+// A commit may hold more rows than a message: they are split, with their lanes.
+func TestNoMessageNamesMoreThanTheLeaderTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setUp(t)
+		defer r.stop()
+		large := group(key(1), 5, 2*wire.MaxNamed+100)
+		ordered := group(key(2), 6, wire.MaxNamed)
+		ordered.Ordered = true
+		for i := range ordered.Hooks {
+			ordered.Lanes, ordered.Members = append(ordered.Lanes, fmt.Sprint(i)), append(ordered.Members, uint32(i))
+		}
+		r.Committed([]hook.Group{group(key(0), 4, 10), large, ordered})
+		drained(t, r)
+		var named, members int
+		for _, m := range r.leader.told().messages {
+			rows := 0
+			for _, g := range m.Groups {
+				rows += len(g.Hooks)
+				if g.Key == large.Key {
+					require.Equal(t, large.Hooks[named:named+len(g.Hooks)], g.Hooks)
+					named += len(g.Hooks)
+				}
+				for i := range g.Lanes {
+					require.Equal(t, fmt.Sprint(members), g.Lanes[i])
+					require.EqualValues(t, members, g.Members[i])
+					require.Equal(t, ordered.Hooks[members], g.Hooks[i])
+					members++
+				}
+			}
+			require.LessOrEqual(t, rows, wire.MaxNamed)
+		}
+		require.Equal(t, len(large.Hooks), named)
+		require.Equal(t, len(ordered.Hooks), members)
+		require.Len(t, r.leader.told().messages, 4)
 	})
 }
 

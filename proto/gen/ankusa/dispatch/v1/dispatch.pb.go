@@ -1549,7 +1549,7 @@ type Committed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of this message, from 1, increasing by 1 within a writer's life.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The rows, grouped.
+	// The rows, grouped: at most 4096 in all groups together.
 	Groups []*RowGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Sinks with rows that are not named one by one, since more than the writer keeps were not acknowledged.
 	Backlogs      []*Backlog `protobuf:"bytes,3,rep,name=backlogs,proto3" json:"backlogs,omitempty"`
@@ -1879,9 +1879,9 @@ const file_ankusa_dispatch_v1_dispatch_proto_rawDesc = "" +
 	"\x06status\x18\b \x01(\rR\x06status\x125\n" +
 	"\bduration\x18\t \x01(\v2\x19.google.protobuf.DurationR\bduration\x12$\n" +
 	"\bresponse\x18\n" +
-	" \x01(\fB\b\xbaH\x05z\x03\x18\x80\bR\bresponse\"M\n" +
-	"\bOutcomes\x12A\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1b.ankusa.dispatch.v1.OutcomeB\b\xbaH\x05\x92\x01\x02\b\x01R\boutcomes\"\t\n" +
+	" \x01(\fB\b\xbaH\x05z\x03\x18\x80\bR\bresponse\"P\n" +
+	"\bOutcomes\x12D\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1b.ankusa.dispatch.v1.OutcomeB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80 R\boutcomes\"\t\n" +
 	"\aGoodbye\"\xf8\x01\n" +
 	"\rLeaseResponse\x127\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1b.ankusa.dispatch.v1.WelcomeH\x00R\awelcome\x12:\n" +
@@ -1919,11 +1919,11 @@ const file_ankusa_dispatch_v1_dispatch_proto_rawDesc = "" +
 	"\amessage\x12\x05\xbaH\x02\b\x01\"l\n" +
 	"\vWriterHello\x12$\n" +
 	"\twriter_id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\bwriterId\x127\n" +
-	"\x0fmore_writer_ids\x18\x02 \x03(\fB\x0f\xbaH\f\x92\x01\t\x10\xff\x01\"\x04z\x02h\x10R\rmoreWriterIds\"\x9f\x01\n" +
+	"\x0fmore_writer_ids\x18\x02 \x03(\fB\x0f\xbaH\f\x92\x01\t\x10\xff\x01\"\x04z\x02h\x10R\rmoreWriterIds\"\xb5\x01\n" +
 	"\tCommitted\x12#\n" +
-	"\bsequence\x18\x01 \x01(\x04B\a\xbaH\x042\x02 \x00R\bsequence\x124\n" +
-	"\x06groups\x18\x02 \x03(\v2\x1c.ankusa.dispatch.v1.RowGroupR\x06groups\x127\n" +
-	"\bbacklogs\x18\x03 \x03(\v2\x1b.ankusa.dispatch.v1.BacklogR\bbacklogs\"\xe5\x01\n" +
+	"\bsequence\x18\x01 \x01(\x04B\a\xbaH\x042\x02 \x00R\bsequence\x12?\n" +
+	"\x06groups\x18\x02 \x03(\v2\x1c.ankusa.dispatch.v1.RowGroupB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x06groups\x12B\n" +
+	"\bbacklogs\x18\x03 \x03(\v2\x1b.ankusa.dispatch.v1.BacklogB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\bbacklogs\"\xe5\x01\n" +
 	"\bRowGroup\x12&\n" +
 	"\tpartition\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\xfc\x01R\tpartition\x125\n" +
 	"\x03key\x18\x02 \x01(\v2\x1b.ankusa.dispatch.v1.SinkKeyB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12\x14\n" +
