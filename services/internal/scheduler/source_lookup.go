@@ -3,11 +3,58 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
 )
+
+// lookupsAtOnce bounds the look-ups for one page.
+const lookupsAtOnce = 16
+
+// sourcesOf looks up the sources of some rows as they are now. A page may hold rows of many, which do not wait for each
+// other.
+func (s *Scheduler) sourcesOf(ctx context.Context, n int, id func(int) string) (map[string]core.Source, error) {
+	var ids []string
+	seen := make(map[string]bool, 1)
+	for i := range n {
+		if sourceID := id(i); !seen[sourceID] {
+			seen[sourceID] = true
+			ids = append(ids, sourceID)
+		}
+	}
+	found, errs := make([]core.Source, len(ids)), make([]error, len(ids))
+	each(len(ids), func(i int) { found[i], errs[i] = s.sourceOf(ctx, ids[i]) })
+	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
+		return nil, errs[at]
+	}
+	out := make(map[string]core.Source, len(ids))
+	for i, sourceID := range ids {
+		out[sourceID] = found[i]
+	}
+	return out, nil
+}
+
+// each calls do with 0 to n-1, several at once, and returns when all have returned.
+func each(n int, do func(int)) {
+	if n == 1 {
+		do(0)
+		return
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, lookupsAtOnce) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
 
 // sourceOf reads what the core needs to know of a source. A source that does not exist is an answer, not an error.
 func (s *Scheduler) sourceOf(ctx context.Context, sourceID string) (core.Source, error) {

@@ -308,20 +308,3 @@ func (t *term) count(ctx context.Context, partition uint8) {
 		sleep(ctx, time.Second)
 	}
 }
-
-// sourcesOf looks up the sources of some rows as they are now.
-func (s *Scheduler) sourcesOf(ctx context.Context, n int, id func(int) string) (map[string]core.Source, error) {
-	out := make(map[string]core.Source, 1)
-	for i := range n {
-		sourceID := id(i)
-		if _, done := out[sourceID]; done {
-			continue
-		}
-		src, err := s.sourceOf(ctx, sourceID)
-		if err != nil {
-			return nil, err
-		}
-		out[sourceID] = src
-	}
-	return out, nil
-}
