@@ -104,7 +104,7 @@ func (s *street) lags(c crowd) (lags []time.Duration) {
 	defer s.mu.Unlock()
 	s.runner.mu.Lock()
 	defer s.runner.mu.Unlock()
-	for id, began := range s.runner.began[c.tenant] {
+	for id, began := range s.runner.began[c.source] {
 		lags = append(lags, began.Sub(s.accepted[id]))
 	}
 	slices.Sort(lags)
@@ -169,7 +169,7 @@ type deliverer struct {
 	work   sync.WaitGroup
 
 	mu    sync.Mutex
-	began map[string]map[hook.ID]time.Time // first attempts, by tenant
+	began map[string]map[hook.ID]time.Time // first attempts, by source
 }
 
 func newDeliverer(n *node, r *runner, crowds []crowd) *deliverer {
@@ -178,7 +178,7 @@ func newDeliverer(n *node, r *runner, crowds []crowd) *deliverer {
 	}
 	for _, c := range crowds {
 		d.crowds[c.source] = c
-		d.began[c.tenant] = map[hook.ID]time.Time{}
+		d.began[c.source] = map[hook.ID]time.Time{}
 	}
 	r.connect(n, 256, nil, nil)
 	d.work.Go(d.serve)
@@ -210,7 +210,7 @@ func (d *deliverer) serve() {
 func (d *deliverer) attempt(a wire.Attempt) {
 	c := d.crowds[a.Row.Key.SourceID]
 	d.mu.Lock()
-	if began := d.began[c.tenant]; began[a.Row.Hook].IsZero() {
+	if began := d.began[c.source]; began[a.Row.Hook].IsZero() {
 		began[a.Row.Hook] = time.Now()
 	}
 	d.mu.Unlock()
