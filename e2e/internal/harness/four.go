@@ -168,6 +168,14 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	}
 }
 
+// Dial connects to a scheduler, as a process of the deployment does. The caller closes the connection.
+func (c *Cluster) Dial(scheduler int, o ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient(c.leaders[scheduler], append(o, grpc.WithTransportCredentials(c.security))...)
+}
+
+// Address is where a scheduler serves gRPC.
+func (c *Cluster) Address(scheduler int) string { return c.leaders[scheduler] }
+
 func (c *Cluster) serves(ctx context.Context, addr string) bool {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(c.security))
 	if err != nil {
