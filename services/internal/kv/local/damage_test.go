@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+
+	"ankusa.dev/services/internal/kv"
 )
 
 // crashed returns the file system of a new store that has crashed with acknowledged writes in its first log.
@@ -67,5 +69,32 @@ func TestATornLogIsReadUpToItsEnd(t *testing.T) {
 	s, err := Open(memOptions(fs), zap.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, getKey(t, s, "0000"+strings.Repeat("k", 400)))
+	require.NoError(t, s.Close())
+}
+
+// Where nothing behind it proves that it had been synced, damage cannot be told from the end that a crash leaves: that is
+// so within the log's last block. What stands before it is kept, and nothing behind it, so that no transaction is read
+// in part or changed.
+func TestDamageInTheLastBlockEndsTheLogThere(t *testing.T) {
+	fs := crashed(t)
+	damage(t, fs, memOptions(fs).Dir, func(log []byte) []byte {
+		last := len(log) / (32 << 10) * (32 << 10)
+		copy(log[(last+len(log))/2:], make([]byte, 100))
+		return log
+	})
+	s, err := Open(memOptions(fs), zap.NewNop())
+	require.NoError(t, err)
+	kept := 0
+	for i := range 400 {
+		err := getKey(t, s, fmt.Sprintf("%04d%s", i, strings.Repeat("k", 400)))
+		if err == nil {
+			require.Equal(t, kept, i, "there is no hole")
+			kept++
+			continue
+		}
+		require.ErrorIs(t, err, kv.ErrNotFound)
+	}
+	require.Greater(t, kept, 300)
+	require.Less(t, kept, 400)
 	require.NoError(t, s.Close())
 }
