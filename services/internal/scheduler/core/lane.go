@@ -350,9 +350,14 @@ func (c *Core) passOn(cl *claim) {
 	}
 }
 
-// rest lets go of what was read ahead, while the head waits.
+// rest lets go of what was read ahead, while the head waits. A head that leads since it was attempted may have members
+// before it.
 func (l *lane) rest() {
-	l.rows, l.more, l.from = nil, true, earlier(l.from, l.head.Place)
+	l.from = earlier(l.from, l.head.Place)
+	if len(l.rows) > 0 {
+		l.from = earlier(l.from, l.rows[0].Place)
+	}
+	l.rows, l.more = nil, true
 }
 
 // hush keeps a lane from moving on while a lease of its head that is not counted any more may go on.

@@ -149,6 +149,30 @@ func TestL18_AFailingHeadBlocksItsLaneAlone(t *testing.T) {
 	r.idle()
 }
 
+// A head keeps its lead once it was attempted, whatever commits late before it. That is next.
+func TestI6_WhatIsBeforeAHeadThatWaitsIsNext(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Breakers.Failures = 0 })
+	r.join(1, 10)
+	early := r.tick()
+	head := r.enter("x")
+	for range 5 {
+		r.first(hook.Transient)
+		r.pass(20 * time.Second)
+	}
+	r.first(hook.Transient)
+	late, behind := r.members(early, "x"), r.members(r.tick(), "x")
+	r.elect(nil)
+	r.join(1, 10)
+	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, true)
+	r.pump()
+	r.pass(time.Minute)
+	r.first(hook.Transient) // what was read ahead is let go
+	r.finish(2 * time.Minute)
+	order := r.begun()
+	require.Equal(t, []hook.ID{head[0], late.Hooks[0], behind.Hooks[0]}, order[len(order)-3:])
+	r.idle()
+}
+
 func TestAHeadThatIsGoneReleasesItsLane(t *testing.T) {
 	r := newRig(t, nil)
 	r.join(1, 10)
