@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -99,74 +98,6 @@ func (s *Scheduler) ListSources(ctx context.Context, req *adminv1.ListSourcesReq
 	return out, nil
 }
 
-// DeleteSource closes a source, waits until no commit begun before can add a row, counts, and deletes it or opens it
-// again. It takes the bound of commits, 5 s, and a little.
-func (s *Scheduler) DeleteSource(ctx context.Context, req *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error) {
-	src, err := s.lookup(ctx, req.GetTenant(), req.GetName())
-	if err != nil {
-		return nil, err
-	}
-	if err := s.idle(ctx, src); err != nil {
-		return nil, err
-	}
-	if err := s.closeSource(ctx, src); err != nil {
-		return nil, err
-	}
-	removed := false
-	defer func() {
-		if !removed {
-			s.reopen(src)
-		}
-	}()
-	if !sleep(ctx, store.CommitBound+time.Second) {
-		return nil, wire.Error(codes.Canceled, "cancelled", nil)
-	}
-	if err := s.idle(ctx, src); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	if err := s.deps.Store.RemoveSource(ctx, src.Tenant, src.Name, src.Incarnation); err != nil {
-		return nil, s.adminError("delete source", err)
-	}
-	removed = true
-	return &adminv1.DeleteSourceResponse{}, nil
-}
-
-func (s *Scheduler) closeSource(ctx context.Context, src *source.Source) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	if err := s.deps.Store.CloseSource(ctx, src.Tenant, src.Name); err != nil {
-		return s.adminError("close source", err)
-	}
-	return nil
-}
-
-// reopen takes a closing back even where the caller has gone. One that fails is over by itself a minute after it began.
-func (s *Scheduler) reopen(src *source.Source) {
-	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
-	defer cancel()
-	if err := s.deps.Store.ReopenSource(ctx, src.Tenant, src.Name); err != nil {
-		s.log.Warn("source stays closed for a minute", zap.String("source_id", src.ID()), zap.Error(err))
-	}
-}
-
-// idle fails when the source has deliveries.
-func (s *Scheduler) idle(ctx context.Context, src *source.Source) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	rows, err := s.deps.Store.Pending(ctx, src.ID())
-	if err != nil {
-		return s.adminError("count deliveries", err)
-	}
-	if rows > 0 {
-		return wire.Error(codes.FailedPrecondition, "source_has_deliveries", map[string]string{
-			"pending": strconv.FormatInt(rows, 10), "inflight": "0",
-		})
-	}
-	return nil
-}
-
 func (s *Scheduler) lookup(ctx context.Context, tenant, name string) (*source.Source, error) {
 	if !source.ValidName(tenant) {
 		return nil, wire.Error(codes.InvalidArgument, "invalid_tenant", nil)
@@ -206,7 +137,7 @@ func (s *Scheduler) adminError(what string, err error) error {
 	case errors.Is(err, store.ErrTooManySources):
 		return wire.Error(codes.ResourceExhausted, "too_many_sources", nil)
 	case errors.Is(err, store.ErrBadCursor):
-		return wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": "cursor"})
+		return invalidFilter("cursor")
 	}
 	s.log.Warn("admin call failed", zap.String("call", what), zap.Error(err))
 	return wire.Error(codes.Unavailable, "store_unavailable", nil)
@@ -249,21 +180,18 @@ func deadFilter(req *adminv1.ListDeadLettersRequest) (store.DeadFilter, error) {
 		Tenant: req.GetTenant(), SourceID: req.GetSourceId(), Cursor: req.GetCursor(), Limit: defaultDeadLimit,
 		Since: hook.FromMillis(req.GetSince()),
 	}
-	invalid := func(field string) error {
-		return wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": field})
-	}
 	if f.Tenant != "" && !source.ValidName(f.Tenant) {
-		return f, invalid("tenant")
+		return f, invalidFilter("tenant")
 	}
 	if _, _, ok := source.SplitID(f.SourceID); f.SourceID != "" && !ok {
-		return f, invalid("source_id")
+		return f, invalidFilter("source_id")
 	}
 	if req.Limit != nil {
 		f.Limit = int(min(max(req.GetLimit(), 0), maxDeadLimit))
 	}
 	if req.Sink != nil {
 		if req.GetSink() > 63 {
-			return f, invalid("sink")
+			return f, invalidFilter("sink")
 		}
 		index := uint16(req.GetSink())
 		f.Sink = &index
@@ -271,7 +199,7 @@ func deadFilter(req *adminv1.ListDeadLettersRequest) (store.DeadFilter, error) {
 	if req.GetErrorClass() != "" {
 		class, ok := hook.ParseErrorClass(req.GetErrorClass())
 		if !ok {
-			return f, invalid("error_class")
+			return f, invalidFilter("error_class")
 		}
 		f.Class = class
 	}

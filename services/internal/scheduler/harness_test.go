@@ -112,6 +112,14 @@ func (s *system) source(n *node, name string, sinks int) *adminv1.Source {
 	return out.GetSource()
 }
 
+// orderedSource creates a source of the default tenant with one sink that is one lane.
+func (s *system) orderedSource(n *node, name string) {
+	_, err := n.CreateSource(s.t.Context(), &adminv1.CreateSourceRequest{Tenant: hook.DefaultTenant, Source: &adminv1.Source{
+		Name: name, Verify: &adminv1.Verify{Type: "none"}, Sinks: []*adminv1.Sink{{Type: "log", Ordered: true}},
+	}})
+	require.NoError(s.t, err)
+}
+
 // writer commits hooks of a source and notifies a leader of them.
 type writer struct {
 	s        *system
@@ -140,7 +148,7 @@ func (w *writer) incoming(name, tenant, dedupe string) store.Incoming {
 	}
 	in := store.Incoming{Hook: h, Owner: src.Tenant, Name: src.Name, DedupeTTL: time.Hour}
 	for _, b := range src.Bindings(tenant, h) {
-		in.Bindings = append(in.Bindings, store.Binding{Key: b.Key})
+		in.Bindings = append(in.Bindings, store.Binding{Key: b.Key, Ordered: b.Ordered, Lane: b.Lane})
 	}
 	return in
 }

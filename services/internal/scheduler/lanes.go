@@ -19,7 +19,7 @@ func (t *term) readLanes(ctx context.Context, r core.LaneRead) {
 	var sources map[string]core.Source
 	err := t.reading(ctx, func(ctx context.Context) (err error) {
 		if found, err = t.scheduler.deps.Store.ReadLanes(ctx, reads); err == nil {
-			sources, err = t.scheduler.sourcesOf(ctx, len(reads), func(i int) string { return reads[i].Key.SourceID })
+			sources, err = t.scheduler.sourcesOf(ctx, wantedByLanes(found))
 		}
 		return err
 	})
@@ -39,7 +39,7 @@ func (t *term) scanLanes(ctx context.Context, s core.LaneScan) {
 			Partition: s.Partition, Key: s.Key, From: s.From, Lanes: s.Limit, Members: s.Members,
 		})
 		if err == nil {
-			sources, err = t.scheduler.sourcesOf(ctx, 1, func(int) string { return s.Key.SourceID })
+			sources, err = t.scheduler.sourcesOf(ctx, wantedByLanes(page.Lanes))
 		}
 		return err
 	})
@@ -51,4 +51,14 @@ func (t *term) scanLanes(ctx context.Context, s core.LaneScan) {
 	t.post(func(c *core.Core, now hook.Timestamp) {
 		c.LanesScanned(now, s, page.Lanes, page.Next, page.More, sources)
 	})
+}
+
+func wantedByLanes(lanes []hook.LaneRows) wanted {
+	w := wanted{}
+	for _, l := range lanes {
+		for i := range l.Rows {
+			w.by(&l.Rows[i])
+		}
+	}
+	return w
 }

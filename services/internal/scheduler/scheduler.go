@@ -63,6 +63,7 @@ type Scheduler struct {
 	adminv1.UnimplementedSourceServiceServer
 	adminv1.UnimplementedDeadLetterServiceServer
 	adminv1.UnimplementedHookServiceServer
+	adminv1.UnimplementedPipelineServiceServer
 	dispatchv1.UnimplementedDispatchServiceServer
 	eventv1.UnimplementedEventServiceServer
 
@@ -97,6 +98,7 @@ func (s *Scheduler) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterSourceServiceServer(r, s)
 	adminv1.RegisterDeadLetterServiceServer(r, s)
 	adminv1.RegisterHookServiceServer(r, s)
+	adminv1.RegisterPipelineServiceServer(r, s)
 	dispatchv1.RegisterDispatchServiceServer(r, s)
 	eventv1.RegisterEventServiceServer(r, s)
 }
@@ -287,7 +289,8 @@ func (s *Scheduler) serving(leads bool) {
 		status = healthpb.HealthCheckResponse_SERVING
 	}
 	s.metrics.leads(leads)
-	s.setHealth(status, dispatchv1.DispatchService_ServiceDesc.ServiceName, eventv1.EventService_ServiceDesc.ServiceName)
+	s.setHealth(status, dispatchv1.DispatchService_ServiceDesc.ServiceName, eventv1.EventService_ServiceDesc.ServiceName,
+		adminv1.PipelineService_ServiceDesc.ServiceName)
 }
 
 func (s *Scheduler) serveAdmin(status healthpb.HealthCheckResponse_ServingStatus) {

@@ -162,6 +162,7 @@ func (l *slot) commit(settles []core.Settle) error {
 		case err == nil:
 			l.term.hub.settled(rows, done.Start)
 			l.term.scheduler.metrics.settled(rows)
+			l.term.ended.Add(ended(rows))
 			l.term.post(func(c *core.Core, now hook.Timestamp) { c.Settled(now, done.Start, settles) })
 			return nil
 		case l.ctx.Err() != nil:
@@ -182,4 +183,14 @@ func (l *slot) try(rows []store.Settlement) (store.Settled, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, settleTimeout)
 	defer cancel()
 	return l.term.leader.Settle(ctx, l.slot, rows)
+}
+
+// ended counts the rows that are delivered or dead-lettered.
+func ended(rows []store.Settlement) (n int64) {
+	for i := range rows {
+		if k := rows[i].Verdict.Kind; k == hook.Complete || k == hook.Bury {
+			n++
+		}
+	}
+	return n
 }

@@ -3,10 +3,12 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
@@ -15,19 +17,23 @@ import (
 // lookupsAtOnce bounds the look-ups for one page.
 const lookupsAtOnce = 16
 
-// sourcesOf looks up the sources of some rows as they are now. A page may hold rows of many, which do not wait for each
-// other.
-func (s *Scheduler) sourcesOf(ctx context.Context, n int, id func(int) string) (map[string]core.Source, error) {
-	var ids []string
-	seen := make(map[string]bool, 1)
-	for i := range n {
-		if sourceID := id(i); !seen[sourceID] {
-			seen[sourceID] = true
-			ids = append(ids, sourceID)
-		}
+// wanted is the sources that are to be looked up by their ids, each with the latest incarnation that a row of it names.
+type wanted map[string]hook.Timestamp
+
+// by asks for a row's source; a row that is not there has none.
+func (w wanted) by(d *hook.Delivery) {
+	if d != nil {
+		w[d.Key.SourceID] = max(w[d.Key.SourceID], hook.Timestamp(d.Incarnation))
 	}
+}
+
+// sourcesOf looks up the sources of some rows as they are now, and none from before any of its rows: one may be deleted
+// and created anew within the moment for which it is remembered. A page may hold rows of many, which do not wait for each
+// other.
+func (s *Scheduler) sourcesOf(ctx context.Context, w wanted) (map[string]core.Source, error) {
+	ids := slices.Collect(maps.Keys(w))
 	found, errs := make([]core.Source, len(ids)), make([]error, len(ids))
-	each(len(ids), func(i int) { found[i], errs[i] = s.sourceOf(ctx, ids[i]) })
+	each(len(ids), func(i int) { found[i], errs[i] = s.sourceOf(ctx, ids[i], w[ids[i]]) })
 	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
 		return nil, errs[at]
 	}
@@ -57,12 +63,12 @@ func each(n int, do func(int)) {
 }
 
 // sourceOf reads what the core needs to know of a source. A source that does not exist is an answer, not an error.
-func (s *Scheduler) sourceOf(ctx context.Context, sourceID string) (core.Source, error) {
+func (s *Scheduler) sourceOf(ctx context.Context, sourceID string, incarnation hook.Timestamp) (core.Source, error) {
 	owner, name, ok := source.SplitID(sourceID)
 	if !ok {
 		return core.Source{}, nil
 	}
-	src, err := s.sources.Source(ctx, owner, name)
+	src, err := s.sources.AtLeast(ctx, owner, name, incarnation)
 	if errors.Is(err, store.ErrSourceNotFound) {
 		return core.Source{}, nil
 	}

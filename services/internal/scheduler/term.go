@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +35,11 @@ type term struct {
 	admit     chan struct{} // bounds the reads and scans under way
 	conns     map[hook.RunID]*runnerConn
 	writers   *writers
+	ended     atomic.Int64 // rows delivered or dead-lettered
+	// condemning is held by whoever has a source's rows ended; the loop owns its order, and who waits for nothing to do.
+	condemning chan struct{}
+	order      order
+	resting    map[chan struct{}]bool
 }
 
 // clock carries a timestamp of the store on by the monotonic clock.
@@ -70,6 +76,7 @@ func (s *Scheduler) newTerm(
 		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, valid: valid, done: ctx.Done(),
 		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
 		conns: make(map[hook.RunID]*runnerConn), hub: newHub(now), streams: newVisitors(),
+		condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
 	}
 	t.core = core.New(s.cfg.Core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
 	t.slots = newSlots(t)
@@ -129,6 +136,7 @@ func (t *term) loop(ctx context.Context) {
 		t.core.Tick(t.clock.now())
 		wake := t.perform(ctx, t.core.Take())
 		t.scheduler.metrics.observe(t.core.Stats())
+		t.announce()
 		if wake == 0 {
 			timer.Stop()
 			continue
@@ -179,6 +187,9 @@ func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
 	}
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })
+	}
+	for _, p := range e.Purged {
+		t.purged(p)
 	}
 	t.publish(e.Events)
 	return e.Wake
@@ -233,7 +244,11 @@ func (t *term) read(ctx context.Context, r core.Read) {
 			find = t.scheduler.deps.Store.Reread
 		}
 		if found, err = find(ctx, r.Rows); err == nil {
-			sources, err = t.scheduler.sourcesOf(ctx, len(r.Rows), func(i int) string { return r.Rows[i].Key.SourceID })
+			w := wanted{}
+			for i := range found {
+				w.by(found[i].Delivery)
+			}
+			sources, err = t.scheduler.sourcesOf(ctx, w)
 		}
 		return err
 	})
@@ -257,7 +272,11 @@ func (t *term) scan(ctx context.Context, s core.Scan) {
 			Partition: s.Partition, Key: s.Key, From: s.From, After: s.After, Limit: s.Limit,
 		})
 		if err == nil {
-			sources, err = t.scheduler.sourcesOf(ctx, 1, func(int) string { return s.Key.SourceID })
+			w := wanted{}
+			for i := range page.Rows {
+				w.by(&page.Rows[i])
+			}
+			sources, err = t.scheduler.sourcesOf(ctx, w)
 		}
 		return err
 	})

@@ -94,7 +94,7 @@ func (c *Core) startable(k *sinkKey) bool {
 }
 
 // scannable says whether rows of the key may be looked for now.
-func (k *sinkKey) scannable() bool { return k.hesitates == 0 && k.claimable() }
+func (k *sinkKey) scannable() bool { return k.hesitates == 0 && !k.doomed && k.claimable() }
 
 // claimable says whether rows of the key may be claimed now.
 func (k *sinkKey) claimable() bool {

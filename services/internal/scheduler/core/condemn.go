@@ -2,6 +2,7 @@ package core
 
 import (
 	"math"
+	"slices"
 
 	"ankusa.dev/services/internal/hook"
 )
@@ -35,17 +36,18 @@ type Purged struct {
 // other settles never wait for more than one.
 type condemnation struct {
 	Condemnation
-	count    int  // rows that were dead-lettered
-	settling int  // rows that are being
-	reading  bool // a page is under way
-	paused   bool // the store failed a read, or a read is under way that hides a row
+	count    int      // rows that were dead-lettered
+	settling int      // rows that are being
+	claimed  []*claim // rows that waited for a slot, or for room, when the order came
+	reading  bool     // a page is under way
+	paused   bool     // the store failed a read, or a read is under way that hides a row
 
 	// of the first place: how far its due rows are read, then its lanes
 	begun bool
 	from  hook.Timestamp
 	after hook.ID
 	lanes laneWalk
-	met   int64 // rows that stand in the store
+	met   int64 // rows that were there when the order came
 	// hidden: there are rows that could not be told from rows that have ended.
 	hidden bool
 }
@@ -71,18 +73,78 @@ const (
 )
 
 // Condemned ends the rows of a source that are pending, whatever they wait for: parked, due or not. Those that a runner
-// has are left to it. An earlier condemnation must be over, or pardoned.
+// has are left to it. Nothing more of the source is claimed until that is done; what came later goes on then. An earlier
+// condemnation must be over, or pardoned.
 func (c *Core) Condemned(now hook.Timestamp, o Condemnation) {
 	c.advance(now)
-	c.purging.now = &condemnation{Condemnation: o}
-	c.purging.now.arrive()
+	d := &condemnation{Condemnation: o}
+	d.arrive()
+	c.purging.now = d
+	for _, k := range c.markDoomed() {
+		c.withdraw(d, k)
+	}
 }
 
 // Pardoned gives a condemnation up. Rows whose end is being committed are not taken back.
 func (c *Core) Pardoned(now hook.Timestamp, id uint64) {
 	c.advance(now)
-	if d := c.purging.now; d != nil && d.ID == id {
-		c.purging.now = nil
+	d := c.purging.now
+	if d == nil || d.ID != id {
+		return
+	}
+	c.purging.now = nil
+	c.markDoomed()
+	for _, cl := range d.claimed {
+		if cl.state == ready {
+			c.enqueue(cl)
+		}
+	}
+}
+
+// markDoomed holds the keys of the source that is condemned, and lets all others go. It returns those that it holds.
+func (c *Core) markDoomed() (doomed []*sinkKey) {
+	for _, k := range c.sortedKeys() {
+		if k.doomed = c.dooms(&k.id); k.doomed {
+			doomed = append(doomed, k)
+		}
+		c.update(k)
+		c.retire(k)
+	}
+	return doomed
+}
+
+// withdraw takes the rows of a key that wait for a slot, and are condemned, out of the turn.
+func (c *Core) withdraw(d *condemnation, k *sinkKey) {
+	var later []*claim
+	for cl := k.pop(); cl != nil; cl = k.pop() {
+		if c.condemns(cl) {
+			d.claimed = append(d.claimed, cl)
+		} else {
+			later = append(later, cl)
+		}
+	}
+	for _, cl := range later {
+		k.queue.push(cl)
+	}
+	for _, w := range []*window{&c.window, &k.tenant.window} {
+		if w.next != nil && w.next.key == k && c.condemns(w.next) {
+			d.claimed = append(d.claimed, w.next)
+		}
+	}
+	c.update(k)
+}
+
+func (c *Core) dooms(key *hook.SinkKey) bool {
+	return c.purging.now != nil && c.purging.now.SourceID == key.SourceID
+}
+
+// Forsaken says that an incarnation of a source is gone: its rows end when they are claimed next.
+func (c *Core) Forsaken(now hook.Timestamp, sourceID string, incarnation uint64) {
+	c.advance(now)
+	for _, k := range c.keys {
+		if k.id.SourceID == sourceID && k.source.Incarnation == incarnation {
+			k.source = Source{}
+		}
 	}
 }
 
@@ -99,12 +161,18 @@ func (c *Core) execute(cl *claim) {
 	c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})
 }
 
-// executed notes that the end of a row is committed.
+// executed notes that the end of a row is committed. A lane that nobody holds is found by the wake-up of its head, which
+// goes with the head.
 func (c *Core) executed(cl *claim) {
-	if d := cl.condemned; d != nil {
-		cl.condemned = nil
-		d.settling--
-		d.count++
+	d := cl.condemned
+	if d == nil {
+		return
+	}
+	cl.condemned = nil
+	d.settling--
+	d.count++
+	if cl.Waits() && cl.lane == nil {
+		c.seek(cl.key.backlog(cl.Partition), cl.Lane)
 	}
 }
 
@@ -122,6 +190,9 @@ func (c *Core) purge() {
 	if d == nil || d.paused || d.reading || d.settling > 0 || !c.gate.open {
 		return
 	}
+	if c.endClaimed(d) {
+		return
+	}
 	for range d.Places {
 		if c.openPage(d) || d.begun {
 			return
@@ -132,6 +203,7 @@ func (c *Core) purge() {
 	if len(d.Places) == 0 {
 		c.out.Purged = append(c.out.Purged, Purged{d.ID, d.count})
 		c.purging.now = nil
+		c.markDoomed()
 	}
 }
 
@@ -151,6 +223,26 @@ func (c *Core) openPage(d *condemnation) bool {
 	s := Scan{ID: c.beginPage(d, k, limit), Partition: p.Partition, Key: p.Key, From: d.from, After: d.after, Limit: limit}
 	c.out.Scans = append(c.out.Scans, s)
 	return true
+}
+
+// endClaimed ends a page of the rows that hold room, or are next to have some. False when there is none, or none yet.
+func (c *Core) endClaimed(d *condemnation) bool {
+	ended := 0
+	d.claimed = slices.DeleteFunc(d.claimed, func(cl *claim) bool {
+		switch {
+		case ended == purgePage || cl.state == next && !c.fits(cl.key, 0):
+			return false
+		case cl.state == next:
+			c.unqueue(cl)
+			c.enwindowAs(cl, 0)
+		case cl.state != ready:
+			return true // it ended otherwise
+		}
+		c.execute(cl)
+		ended++
+		return true
+	})
+	return ended > 0
 }
 
 // beginPage reserves room for the rows of a page, and numbers its read.
@@ -207,14 +299,17 @@ func (c *Core) notPurged(read uint64) bool { return c.finishPage(read, c.pausePu
 
 // seize ends a row that a page shows, unless a runner has it or it has ended.
 func (c *Core) seize(d *condemnation, row *hook.Delivery) {
+	if row.Version > d.At {
+		return // the counters may not know of it, so that it must not stand for another
+	}
 	d.met++
 	cl := c.claims[row.Ref()]
 	switch {
-	case cl == nil && row.Version <= d.At:
+	case cl == nil:
 		cl = c.hold(row.Row, ready)
 		cl.newer = cl.newer || cl.key.backlog(cl.Partition).begun(&row.State)
 		cl.Delivery = *row
-	case cl == nil || cl.Version > d.At:
+	case cl.Version > d.At:
 		return
 	case cl.state == ready:
 	case cl.state == next:

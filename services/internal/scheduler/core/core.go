@@ -151,11 +151,11 @@ func (c *Core) Tick(now hook.Timestamp) {
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
 // and scans that have room. The caller owns them.
 func (c *Core) Take() Effects {
+	c.purge()
 	c.letIn()
 	c.dispatch()
 	c.scan()
 	c.sendAsked()
-	c.purge()
 	out := c.out
 	out.Wake = c.wake()
 	c.out = Effects{}

@@ -29,8 +29,9 @@ type sinkKey struct {
 	tenant   *tenant
 	queue    queue // claimed, waiting for a slot
 	running  int
-	claims   int // in any state
-	purges   int // pages of condemnations under way
+	claims   int  // in any state
+	purges   int  // pages of condemnations under way
+	doomed   bool // by a condemnation: nothing more of it is claimed
 	source   Source
 	ready    node[*sinkKey]
 	stalled  bool
@@ -116,7 +117,7 @@ func (c *Core) key(id hook.SinkKey) *sinkKey {
 		t := c.tenant(id.Tenant)
 		t.keys++
 		c.nextKey++
-		k = &sinkKey{id: id, number: c.nextKey, tenant: t, batches: c.cfg.Batching[id.Type]}
+		k = &sinkKey{id: id, number: c.nextKey, tenant: t, batches: c.cfg.Batching[id.Type], doomed: c.dooms(&id)}
 		k.ready.value, k.batching.value = k, k
 		c.keys[id] = k
 	}
