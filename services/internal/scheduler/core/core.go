@@ -74,6 +74,7 @@ type Core struct {
 	stalled   []*sinkKey    // no runner takes their type now
 
 	lanes  int     // held
+	turns  int     // of those, that wait for their turn
 	asking []*lane // to be read
 	ended  endedLanes
 	hushes map[laneID]hook.Timestamp

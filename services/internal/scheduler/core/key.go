@@ -27,7 +27,7 @@ type sinkKey struct {
 	id       hook.SinkKey
 	number   uint64 // in order of creation
 	tenant   *tenant
-	queue    queue // claimed, waiting for a slot
+	queue    queue[*claim] // claimed, waiting for a slot
 	running  int
 	claims   int  // in any state
 	purges   int  // pages of condemnations under way
@@ -67,7 +67,8 @@ type backlog struct {
 	// lanes are those that are held, order finds the others.
 	lanes map[string]*lane
 	order cursor
-	turn  bool // the cursor's, where there are due rows, too
+	turns turns
+	kind  int // of the last scan: see Core.visit
 	// need is the number of rows that the counters promised when the backlog was opened from a position; passed counts
 	// those of them that scans came by or that ended without. Too few at the end, and the key is scanned again from its
 	// beginning: a position can have passed rows whose writer could tell nobody of them in time.
@@ -231,7 +232,7 @@ func (c *Core) update(k *sinkKey) {
 	c.batching.set(&k.batching, startable && k.batches)
 	for _, b := range k.backlogs {
 		due := b.open && (k.scannable() || b.sweeping && k.hesitates == 0)
-		t.behind.set(&b.behind, !b.scanning && (due || b.order.open && k.scannable()))
+		t.behind.set(&b.behind, !b.scanning && (due || (b.order.open || b.turns.n > 0) && k.scannable()))
 	}
 	c.place(t)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // lane is the deliveries of one ordered sink that share an ordering key. Only its head is claimed; the others stay in the
-// store. It is held while its head is claimed or waits, and while it is being read.
+// store. It is held while its head is claimed or waits for another attempt, and until it has one.
 //
 // The next head is the lowest member of a snapshot. A member with a lower place that shows up later was acknowledged
 // after those of the snapshot were received, so that either may go first: who has led once leads until its end.
@@ -21,7 +21,9 @@ type lane struct {
 	rows    []hook.Delivery // behind the head, read ahead in one snapshot
 	more    bool            // the store has members behind them
 	from    hook.Place      // where the next read begins
+	waits   bool            // for its turn to be read: see turns
 	asking  bool            // a read is to be sent with the next effects
+	dealt   bool            // the read is one of a page that is dealt out
 	read    uint64          // the read under way; zero for none
 	asked   hook.Timestamp  // when the last read was sent
 	// named: members were named that the last read may have missed; again is the lowest of them.
@@ -49,14 +51,6 @@ func laneOf(r *hook.Row) laneID { return laneID{r.Partition, r.Key, r.Lane} }
 
 func (l *lane) id() laneID { return laneID{l.backlog.partition, l.backlog.key.id, l.text} }
 
-// cursor pages through a backlog's lanes that are not held, in the order of their texts.
-type cursor struct {
-	open bool
-	from string
-	// again: lanes were named while a page was under way, which may have missed them; the lowest of them.
-	again *string
-}
-
 // namedMembers takes the members of lanes that a writer has named.
 func (c *Core) namedMembers(g *hook.Group) {
 	k := c.key(g.Key)
@@ -67,10 +61,15 @@ func (c *Core) namedMembers(g *hook.Group) {
 		switch l := b.lanes[text]; {
 		case l != nil:
 			c.name(l, hook.Ref{Hook: id, Sink: g.Key.Index}, place)
-		case b.order.open && b.order.from <= text, !c.admits(k):
+		case c.turns >= maxTurns:
 			c.seek(b, text)
 		default:
-			c.ask(c.holdLane(b, text, c.ended.from(laneID{b.partition, k.id, text}, place)))
+			l = c.holdLane(b, text, c.ended.from(laneID{b.partition, k.id, text}, place))
+			if b.order.open || b.turns.n > 0 || !c.admits(k) {
+				c.waitTurn(l)
+				continue
+			}
+			c.ask(l)
 		}
 	}
 }
@@ -102,7 +101,7 @@ func (c *Core) holdLane(b *backlog, text string, from hook.Place) *lane {
 	}
 	b.lanes[text] = l
 	c.lanes++
-	delete(c.ended.at, l.id()) // it holds for lanes without members alone
+	c.ended.forget(l.id()) // it holds for lanes without members alone
 	return l
 }
 
@@ -113,14 +112,16 @@ func (c *Core) drop(l *lane) {
 	}
 	delete(l.backlog.lanes, l.text)
 	c.lanes--
-	if l.asking || l.read != 0 {
-		c.reserve(l.backlog.key.tenant, -1)
-	}
-	l.asking, l.read, l.rows = false, 0, nil
+	c.readEnded(l)
+	c.unwaitTurn(l)
+	l.rows = nil
 	if l.head != nil {
 		l.head.lane, l.head = nil, nil
 	}
 }
+
+// idle says whether the lane has no head, and nothing is under way to find one.
+func (l *lane) idle() bool { return l.head == nil && l.read == 0 && !l.asking && !l.waits }
 
 // giveUp drops a lane that has members of which none can be claimed now.
 func (c *Core) giveUp(l *lane) {
@@ -139,126 +140,6 @@ func (c *Core) remain(b *backlog, r *hook.Row) {
 		return
 	}
 	c.sleep(b, r.Due)
-}
-
-// seek makes sure that the cursor comes by a lane.
-func (c *Core) seek(b *backlog, text string) {
-	if b.scanning && (b.order.again == nil || text < *b.order.again) {
-		b.order.again = &text
-	}
-	if !b.order.open || text < b.order.from {
-		b.order.open, b.order.from = true, text
-	}
-	c.update(b.key)
-}
-
-// ask has a lane read, for the row that it reserves.
-func (c *Core) ask(l *lane) {
-	if l.asking || l.read != 0 {
-		return
-	}
-	l.asking = true
-	c.reserve(l.backlog.key.tenant, 1)
-	c.asking = append(c.asking, l)
-}
-
-// sendAsked sends the reads that lanes have asked for.
-func (c *Core) sendAsked() {
-	var r *LaneRead
-	for _, l := range c.asking {
-		if !l.asking {
-			continue
-		}
-		if r == nil || len(r.Lanes) == lanesPerRead {
-			c.out.LaneReads = append(c.out.LaneReads, LaneRead{ID: c.reads.begin(), Limit: readAhead})
-			r = &c.out.LaneReads[len(c.out.LaneReads)-1]
-		}
-		if l.named {
-			l.named, l.from = false, earlier(l.from, l.again)
-		}
-		l.asking, l.read, l.asked = false, r.ID, c.now
-		r.Lanes = append(r.Lanes, LaneFrom{l.backlog.partition, l.backlog.key.id, l.text, l.from})
-	}
-	clear(c.asking)
-	c.asking = c.asking[:0]
-}
-
-// LanesRead answers a LaneRead with the rows of each lane, and the sources of the rows by source id.
-func (c *Core) LanesRead(now hook.Timestamp, r LaneRead, found []hook.LaneRows, sources map[string]Source) {
-	c.advance(now)
-	if c.purgedMembers(r, found) {
-		return
-	}
-	for i := range r.Lanes {
-		if l := c.reading(&r, i); l != nil {
-			c.source(l.backlog.key, sources)
-			l.learn(&found[i])
-			if l.head == nil {
-				c.lead(l)
-			}
-		}
-	}
-	c.laneReadEnded(&r)
-}
-
-// LanesNotRead answers a LaneRead that the store did not.
-func (c *Core) LanesNotRead(now hook.Timestamp, r LaneRead) {
-	c.advance(now)
-	if c.notPurged(r.ID) {
-		return
-	}
-	for i := range r.Lanes {
-		l := c.reading(&r, i)
-		if l == nil {
-			continue
-		}
-		c.hesitate(l.backlog.key)
-		if l.more = true; l.head == nil {
-			c.giveUp(l)
-		}
-	}
-	c.laneReadEnded(&r)
-}
-
-// reading ends a lane's wait for a read; nil where the lane does not wait for it any more.
-func (c *Core) reading(r *LaneRead, i int) *lane {
-	from := &r.Lanes[i]
-	k := c.keys[from.Key]
-	if k == nil {
-		return nil
-	}
-	l := k.backlog(from.Partition).lanes[from.Lane]
-	if l == nil || l.read != r.ID {
-		return nil
-	}
-	l.read = 0
-	c.reserve(k.tenant, -1)
-	return l
-}
-
-func (c *Core) laneReadEnded(r *LaneRead) {
-	c.endRead(r.ID)
-	for i := range r.Lanes {
-		if k := c.keys[r.Lanes[i].Key]; k != nil {
-			c.update(k)
-			c.retire(k)
-		}
-	}
-}
-
-// learn takes what a read found. What was committed after it has a higher place than the next read begins at, or is
-// named.
-func (l *lane) learn(found *hook.LaneRows) {
-	l.rows, l.more = found.Rows, found.More
-	l.from = hook.Place{Start: l.asked.Add(-finality)}
-	if n := len(l.rows); l.more && n > 0 {
-		l.from = earlier(l.from, l.rows[n-1].Place)
-	}
-	if i := slices.IndexFunc(l.rows, func(d hook.Delivery) bool { return d.Waits() }); i > 0 {
-		waits := l.rows[i]
-		copy(l.rows[1:], l.rows[:i])
-		l.rows[0] = waits
-	}
 }
 
 // strike takes a delivery out of what was read ahead.
@@ -290,11 +171,10 @@ func (c *Core) lead(l *lane) {
 	case !l.more && !l.named:
 		c.ended.put(l.id(), l.from.Start)
 		c.drop(l)
-	case c.admits(l.backlog.key):
+	case c.admits(l.backlog.key) && !c.contended(l.backlog.key.tenant):
 		c.ask(l)
 	default:
-		l.woken = 0
-		c.giveUp(l)
+		c.waitTurn(l)
 	}
 }
 
@@ -309,9 +189,12 @@ func (c *Core) leadBy(l *lane, d *hook.Delivery) {
 		c.attach(l, cl)
 		c.enwindowAs(cl, 0) // nobody reads its body
 		c.expire(cl)
-	case d.Due > c.now && d.Waits(), !c.gate.open && d.Version <= c.bump, !c.admits(b.key):
+	case d.Waits() && (d.Due > c.now || !c.admits(b.key)):
 		c.drop(l)
-		c.remain(b, &d.Row)
+		c.sleep(b, d.Due)
+	case !c.gate.open && d.Version <= c.bump, !c.admits(b.key):
+		l.rows = append([]hook.Delivery{*d}, l.rows...)
+		c.waitTurn(l)
 	default:
 		l.woken = 0
 		cl := c.hold(d.Row, ready)
@@ -320,7 +203,10 @@ func (c *Core) leadBy(l *lane, d *hook.Delivery) {
 	}
 }
 
-func (c *Core) attach(l *lane, cl *claim) { l.head, cl.lane = cl, l }
+func (c *Core) attach(l *lane, cl *claim) {
+	c.unwaitTurn(l)
+	l.head, cl.lane = cl, l
+}
 
 // attachAdopted has the row of an earlier term's lease lead its lane, unless another does.
 func (c *Core) attachAdopted(cl *claim) {
@@ -345,7 +231,7 @@ func (c *Core) passOn(cl *claim) {
 		return
 	}
 	l.head, cl.lane = nil, nil
-	if l.read == 0 && !l.asking {
+	if l.idle() {
 		c.lead(l)
 	}
 }
@@ -358,68 +244,4 @@ func (l *lane) rest() {
 		l.from = earlier(l.from, l.rows[0].Place)
 	}
 	l.rows, l.more = nil, true
-}
-
-// hush keeps a lane from moving on while a lease of its head that is not counted any more may go on.
-func (c *Core) hush(r *hook.Row, until hook.Timestamp) {
-	if !r.Ordered {
-		return
-	}
-	id := laneOf(r)
-	if c.hushes == nil {
-		c.hushes = make(map[laneID]hook.Timestamp)
-	}
-	c.hushes[id] = max(c.hushes[id], until)
-	c.timers.add(until, func(c *Core) {
-		if c.hushes[id] != until {
-			return
-		}
-		delete(c.hushes, id)
-		if k := c.keys[id.key]; k != nil {
-			l := k.backlog(id.partition).lanes[id.text]
-			if l != nil && l.head == nil && l.read == 0 && !l.asking {
-				c.lead(l)
-			}
-			c.retire(k)
-		}
-	})
-}
-
-func (c *Core) hushed(l *lane) bool {
-	return len(c.hushes) > 0 && c.hushes[l.id()] > c.now
-}
-
-// maxEnded bounds the lanes that are remembered after their last member.
-const maxEnded = 16384
-
-// endedLanes remembers of lanes that have no member left from when on one could still turn up, so that the next read
-// does not go over all that was deleted. It forgets the oldest.
-type endedLanes struct {
-	at    map[laneID]hook.Timestamp
-	order []laneID
-	next  int
-}
-
-func (e *endedLanes) put(id laneID, at hook.Timestamp) {
-	if e.at == nil {
-		e.at = make(map[laneID]hook.Timestamp)
-	}
-	if _, known := e.at[id]; !known {
-		if len(e.order) < maxEnded {
-			e.order = append(e.order, id)
-		} else {
-			delete(e.at, e.order[e.next])
-			e.order[e.next] = id
-			e.next = (e.next + 1) % maxEnded
-		}
-	}
-	e.at[id] = at
-}
-
-// from is where the read of a lane begins in which a place was named.
-func (e *endedLanes) from(id laneID, named hook.Place) hook.Place {
-	if at, known := e.at[id]; known {
-		return earlier(hook.Place{Start: at}, named)
-	}
-	return hook.Place{}
 }

@@ -2,8 +2,32 @@ package core
 
 import "ankusa.dev/services/internal/hook"
 
+// cursor pages through a backlog's lanes that are not held, in the order of their texts.
+type cursor struct {
+	open bool
+	from string
+	// again: lanes were named that the cursor has passed, or whose page was under way; the lowest of them. It comes by
+	// them on its next round, so that low ones do not keep it from high ones.
+	again *string
+}
+
+// seek makes sure that the cursor comes by a lane.
+func (c *Core) seek(b *backlog, text string) {
+	o := &b.order
+	switch {
+	case !o.open:
+		o.open, o.from = true, text
+		if b.scanning {
+			o.again = &text // the page under way may close it
+		}
+	case (b.scanning || text < o.from) && (o.again == nil || text < *o.again):
+		o.again = &text
+	}
+	c.update(b.key)
+}
+
 func (c *Core) scanLanes(t *tenant, b *backlog, limit int) {
-	b.scanning, b.again, b.order.again = true, 0, nil
+	b.scanning, b.again = true, 0
 	c.scanned += limit
 	c.reserve(t, limit)
 	c.update(b.key)
@@ -26,7 +50,7 @@ func (c *Core) LanesScanned(
 	b.order.open, b.order.from = more, next
 	for i := range found {
 		if !c.metLane(b, &found[i], s.asked) {
-			c.seek(b, found[i].Lane)
+			b.order.open, b.order.from = true, found[i].Lane
 			break
 		}
 	}
@@ -72,7 +96,11 @@ func (c *Core) metLane(b *backlog, found *hook.LaneRows, asked hook.Timestamp) b
 // wakeLane reads the lane of a head that is due again. It had no member below when it first led, but a commit may have
 // been under way then.
 func (c *Core) wakeLane(b *backlog, d *hook.Delivery) {
-	if b.lanes[d.Lane] != nil {
+	if l := b.lanes[d.Lane]; l != nil {
+		if l.waits {
+			l.woken = d.Due
+			c.ask(l)
+		}
 		return
 	}
 	l := c.holdLane(b, d.Lane, hook.Place{Start: d.Place.Start.Add(-finality)})

@@ -1,10 +1,8 @@
 package core
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
-	"sort"
 	"testing"
 	"time"
 
@@ -12,85 +10,6 @@ import (
 
 	"ankusa.dev/services/internal/hook"
 )
-
-func (r *rig) laneRows(id laneID) (rows []hook.Delivery) {
-	for _, d := range r.rows {
-		if d.Ordered && laneOf(&d.Row) == id {
-			rows = append(rows, *d)
-		}
-	}
-	sort.Slice(rows, func(i, j int) bool { return rows[i].Place.Less(rows[j].Place) })
-	return rows
-}
-
-func (r *rig) answerLaneRead() {
-	q := r.laneReads[0]
-	r.laneReads = r.laneReads[1:]
-	r.core.LanesRead(r.now, q, r.lanes(q), r.sources)
-}
-
-// lanes is what the store has for a read of lanes now.
-func (r *rig) lanes(q LaneRead) []hook.LaneRows {
-	found := make([]hook.LaneRows, len(q.Lanes))
-	for i, l := range q.Lanes {
-		rows := r.laneRows(laneID{l.Partition, l.Key, l.Lane})
-		rows = slices.DeleteFunc(rows, func(d hook.Delivery) bool { return d.Place.Less(l.From) })
-		found[i] = cut(l.Lane, rows, q.Limit)
-	}
-	return found
-}
-
-func (r *rig) answerLaneScan() {
-	s := r.laneScans[0]
-	r.laneScans = r.laneScans[1:]
-	names := map[string]bool{}
-	for _, d := range r.rows {
-		if d.Ordered && d.Key == s.Key && d.Lane >= s.From {
-			names[d.Lane] = true
-		}
-	}
-	var found []hook.LaneRows
-	for name := range names {
-		found = append(found, cut(name, r.laneRows(laneID{s.Partition, s.Key, name}), s.Members))
-	}
-	sort.Slice(found, func(i, j int) bool { return found[i].Lane < found[j].Lane })
-	next, more := "", len(found) > s.Limit
-	if more {
-		next, found = found[s.Limit].Lane, found[:s.Limit]
-	}
-	r.core.LanesScanned(r.now, s, found, next, more, r.sources)
-}
-
-// members commits members of lanes at a time without naming them, one for each lane that is given.
-func (r *rig) members(start hook.Timestamp, lanes ...string) hook.Group {
-	g := hook.Group{Key: sink("t", "a"), Start: start, Ordered: true}
-	for i, lane := range lanes {
-		r.hooks++
-		var id hook.ID
-		binary.BigEndian.PutUint64(id[8:], r.hooks)
-		row := hook.Row{
-			Key: g.Key, Hook: id, Due: start, Version: start, Ordered: true, Lane: lane, Place: hook.Place{Start: start, Index: uint32(i)},
-		}
-		r.rows[row.Ref()] = &hook.Delivery{Row: row, State: hook.State{Incarnation: 1, Size: 1, Sinks: 1}}
-		g.Hooks, g.Lanes, g.Members = append(g.Hooks, id), append(g.Lanes, lane), append(g.Members, uint32(i))
-	}
-	return g
-}
-
-// enter commits and names members.
-func (r *rig) enter(lanes ...string) []hook.ID {
-	g := r.members(r.tick(), lanes...)
-	r.notify(g)
-	return g.Hooks
-}
-
-// begun is the hooks whose attempts have begun, in order.
-func (r *rig) begun() (ids []hook.ID) {
-	for i := range r.given {
-		ids = append(ids, r.given[i].Delivery.Hook)
-	}
-	return ids
-}
 
 func TestI6_OneHookOfALaneAtATimeInOrder(t *testing.T) {
 	r := newRig(t, nil)
@@ -531,80 +450,6 @@ func TestI6_ALeaseThatIsToldLateEndsBesideTheHead(t *testing.T) {
 			r.pass(20*time.Second + r.cfg.LeaseMargin)
 			r.deliver()
 			require.Equal(t, []hook.ID{ids[0], late, ids[0], ids[1]}, r.begun())
-			r.idle()
-		})
-	}
-}
-
-func TestI8_ANamedLaneDoesNotPassThoseThatWaitForTheCursor(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.MaxInflight = 40 })
-	r.join(1, 40)
-	var lanes []string
-	for i := range 60 {
-		lanes = append(lanes, fmt.Sprintf("a%02d", i))
-	}
-	r.enter(lanes...)
-	r.holdScans = true
-	for range 20 {
-		r.first(hook.Delivered)
-	}
-	require.Positive(t, r.core.room(r.core.tenants["t"]), "a page takes less than there is room for")
-	last := r.enter("b")
-	r.holdScans = false
-	r.pump()
-	r.deliver()
-	require.Equal(t, last[0], r.begun()[60])
-	r.idle()
-}
-
-// The head was leased again before its first runner was heard of.
-func TestI6_ALaneWaitsForALeaseThatIsDroppedAtAHello(t *testing.T) {
-	r := newRig(t, nil)
-	r.join(1, 10)
-	ids := r.enter("x", "x")
-	old := runningOf(r.leases[0], 20*time.Second)
-	r.elect(nil)
-	r.join(2, 10)
-	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
-	r.pump()
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{old}})
-	require.Len(t, r.drops, 1)
-	r.first(hook.Delivered)
-	require.Empty(t, r.leases)
-	r.pass(20*time.Second + r.cfg.LeaseMargin)
-	require.Len(t, r.leases, 1)
-	require.Equal(t, ids[1], r.leases[0].Delivery.Hook)
-	r.deliver()
-	r.idle()
-}
-
-func TestI9_HeadsOfAParkedKeyEndAtTheirHorizon(t *testing.T) {
-	for name, fail := range map[string]bool{"": false, "after a failed read": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(c *Config) { c.Breakers = Breakers{Failures: 2, Open: time.Hour, MaxOpen: time.Hour} })
-			s := r.sources["a"]
-			s.Policy.Horizon = 10 * time.Minute
-			r.sources["a"] = s
-			r.join(1, 2)
-			ids := r.enter("a", "b", "a", "b")
-			r.first(hook.Transient)
-			r.first(hook.Transient)
-			r.pass(9 * time.Minute)
-			require.Empty(t, r.buried)
-			r.holdReads = fail
-			r.pass(90 * time.Second)
-			for _, q := range r.laneReads {
-				r.core.LanesNotRead(r.now, q)
-			}
-			r.laneReads, r.holdReads = nil, false
-			r.pump()
-			r.pass(10 * time.Second)
-			require.Len(t, r.buried, 2)
-			require.Contains(t, r.buried, hook.Ref{Hook: ids[0]})
-			require.Contains(t, r.buried, hook.Ref{Hook: ids[1]})
-			r.finish(2 * time.Hour)
-			require.Len(t, r.buried, 2, "those behind are tried when the breaker lets them")
-			require.Empty(t, r.rows)
 			r.idle()
 		})
 	}

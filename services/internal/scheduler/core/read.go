@@ -48,7 +48,9 @@ func (c *Core) notified(g *hook.Group, rows []hook.Row) []hook.Row {
 }
 
 // Backlog says that a key has rows from a time on that nobody named. rows is how many it has in all where the counters
-// told, or zero. ordered says that some may be members of lanes, which are looked for from the first lane on.
+// told, or zero. ordered says that some may be members of lanes, which are looked for from the first lane on. What the
+// counters tell of members and of others cannot be told apart: so nothing would say that a row is missing which the
+// position has passed, and such a key is scanned from its beginning. It has few due rows, unless it was not ordered before.
 func (c *Core) Backlog(
 	now hook.Timestamp, partition uint8, key hook.SinkKey, from hook.Timestamp, rows int64, ordered bool,
 ) {
@@ -57,10 +59,14 @@ func (c *Core) Backlog(
 	if rows > 0 && b.key.running == 0 {
 		c.begin(b.key)
 	}
+	switch {
+	case ordered && rows > 0:
+		from = 0
+	case rows > 0:
+		c.expect(b, rows)
+	}
 	if ordered {
 		c.seek(b, "")
-	} else if rows > 0 {
-		c.expect(b, rows)
 	}
 	c.lower(b, from)
 }

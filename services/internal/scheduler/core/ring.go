@@ -101,17 +101,17 @@ func (l *list) remove(c *claim) {
 }
 
 // queue is first in, first out, with a way back to the front.
-type queue struct {
-	items []*claim
+type queue[T any] struct {
+	items []T
 	head  int
 }
 
-func (q *queue) len() int      { return len(q.items) - q.head }
-func (q *queue) push(c *claim) { q.items = append(q.items, c) }
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
 
-func (q *queue) pop() *claim {
-	c := q.items[q.head]
-	q.items[q.head] = nil
+func (q *queue[T]) pop() T {
+	v := q.items[q.head]
+	clear(q.items[q.head : q.head+1])
 	if q.head++; q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	} else if q.head > 64 && q.head*2 > len(q.items) {
@@ -119,15 +119,15 @@ func (q *queue) pop() *claim {
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
 	}
-	return c
+	return v
 }
 
-// unpop puts a claim in front of all others.
-func (q *queue) unpop(c *claim) {
+// unpop puts one in front of all others.
+func (q *queue[T]) unpop(v T) {
 	if q.head > 0 {
 		q.head--
-		q.items[q.head] = c
+		q.items[q.head] = v
 		return
 	}
-	q.items = append([]*claim{c}, q.items...)
+	q.items = append([]T{v}, q.items...)
 }

@@ -107,7 +107,9 @@ func (c *Core) resume(r *runner, l hook.Running) {
 		return
 	}
 	if l.Lease.Epoch >= c.epoch || cl != nil {
-		c.hush(&l.Row, c.now.Add(l.Left+c.cfg.LeaseMargin))
+		if cl != nil {
+			c.hush(&cl.Row, c.now.Add(l.Left+c.cfg.LeaseMargin))
+		}
 		c.out.Drops = append(c.out.Drops, Drop{r.id, l.Lease})
 		return
 	}

@@ -31,21 +31,47 @@ func (c *Core) visit(share int) bool {
 	}
 	c.hungry.next()
 	b := t.behind.next()
-	lanes := b.order.open && b.key.scannable() && !b.sweeping && (!b.open || b.turn)
-	b.turn = !lanes
-	switch {
-	case lanes:
-		c.scanLanes(t, b, limit)
-	case b.key.breaker.state == halfOpen && !b.sweeping:
-		c.scanBacklog(t, b, 1)
-	default:
+	kind := b.next()
+	if b.key.breaker.state == halfOpen && kind != otherLanes && !b.sweeping {
+		limit = 1
+	}
+	switch kind {
+	case dueRows:
 		c.scanBacklog(t, b, limit)
+	case otherLanes:
+		c.scanLanes(t, b, limit)
+	case laneTurns:
+		c.readTurns(b, limit)
 	}
 	return true
 }
 
+// What a backlog has to scan, one after the other where there are several.
+const (
+	dueRows = iota
+	otherLanes
+	laneTurns
+	scanKinds
+)
+
+// next is the kind of scan whose turn it is.
+func (b *backlog) next() int {
+	for range scanKinds {
+		b.kind = (b.kind + 1) % scanKinds
+		switch {
+		case b.kind == dueRows && b.open && (b.sweeping || b.key.scannable()):
+			return dueRows
+		case b.kind == otherLanes && b.order.open && b.key.scannable() && !b.sweeping:
+			return otherLanes
+		case b.kind == laneTurns && b.turns.n > 0 && b.key.scannable() && !b.sweeping:
+			return laneTurns
+		}
+	}
+	return dueRows
+}
+
 func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
-	b.scanning, b.again, b.order.again = true, 0, nil
+	b.scanning, b.again = true, 0
 	c.scanned += limit
 	c.reserve(t, limit)
 	c.update(b.key)
@@ -151,8 +177,8 @@ func (c *Core) seeAgain(b *backlog) {
 		b.again = 0
 		c.lower(b, again)
 	}
-	if again := b.order.again; again != nil {
-		b.order.again = nil
-		c.seek(b, *again)
+	if o := &b.order; !o.open && o.again != nil {
+		o.open, o.from, o.again = true, *o.again, nil
+		c.update(b.key)
 	}
 }
