@@ -116,7 +116,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 	wg.Go(func() { _ = i.notifier.Run(notifying) }) // never fails
 	wg.Go(func() { i.beat(notifying) })
 	served := make(chan error, 1)
-	wg.Go(func() { served <- i.server.Serve(i.deps.Listener) })
+	wg.Go(func() { served <- i.server.Serve(httpapi.JSONErrors(i.deps.Listener)) })
 	var failed error
 	select {
 	case <-ctx.Done():
