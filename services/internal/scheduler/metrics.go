@@ -18,6 +18,7 @@ type metrics struct {
 	configErrors *prometheus.CounterVec
 	transitions  *prometheus.CounterVec
 	madeUp       prometheus.Counter
+	writers      prometheus.Gauge
 	leading      prometheus.Gauge
 
 	mu    sync.Mutex
@@ -39,9 +40,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		madeUp: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_made_up_sinks_total", Help: "Sinks that writers named rows of without ever having written one.",
 		}),
+		writers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ankusa_dispatch_writers", Help: "Writers that are connected; at most 16384 are let in.",
+		}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ankusa_scheduler_leading", Help: "1 while this scheduler leads."}),
 	}
-	r.MustRegister(m.deliveries, m.deadLettered.total, m.configErrors, m.transitions, m.madeUp, m.leading)
+	r.MustRegister(m.deliveries, m.deadLettered.total, m.configErrors, m.transitions, m.madeUp, m.writers, m.leading)
 	for name, g := range map[string]struct {
 		help string
 		read func(core.Stats) float64

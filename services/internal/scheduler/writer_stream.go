@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
@@ -32,7 +33,9 @@ func (s *Scheduler) Notify(stream grpc.BidiStreamingServer[dispatchv1.NotifyRequ
 		return err
 	}
 	defer leave()
-	t.writers.joined(ids)
+	if !t.writers.joined(ids) {
+		return wire.Error(codes.ResourceExhausted, "too_many_writers", nil)
+	}
 	defer t.writers.parted(ids)
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -127,6 +130,8 @@ const (
 	writerGrace = 5 * time.Second
 	// writerPeriod is how often the writers' records are looked at.
 	writerPeriod = 5 * time.Second
+	// maxHere bounds the writers that are connected to a leader.
+	maxHere = 16_384
 	// maxGone bounds the writers that are remembered while they are away.
 	maxGone = 4096
 	// writerGone is how long a writer that is not connected may be silent before its counters are folded.
@@ -165,13 +170,26 @@ func newWriters(t *term) *writers {
 	return w
 }
 
-func (w *writers) joined(ids []hook.RunID) {
+// joined says whether there is room for all of the writers; if not, none of them has joined. Those that a leader refuses
+// raise their flags, as those do that reach none.
+func (w *writers) joined(ids []hook.RunID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	more := 0
+	for _, id := range ids {
+		if w.here[id] == 0 {
+			more++
+		}
+	}
+	if len(w.here)+more > maxHere {
+		return false
+	}
 	for _, id := range ids {
 		w.here[id]++
 		delete(w.gone, id)
 	}
+	w.term.scheduler.metrics.writers.Set(float64(len(w.here)))
+	return true
 }
 
 func (w *writers) parted(ids []hook.RunID) {
@@ -188,6 +206,7 @@ func (w *writers) parted(ids []hook.RunID) {
 		}
 		w.gone[id] = time.Now()
 	}
+	w.term.scheduler.metrics.writers.Set(float64(len(w.here)))
 }
 
 func (w *writers) connected(id hook.RunID) bool {
