@@ -15,7 +15,8 @@ const (
 	// deadSeriesSweep is the pause between searches for such.
 	deadSeriesSweep = time.Minute
 
-	otherSources = "other"
+	// otherSources is no source's id: ids have letters, digits, "_", "-" and one dot.
+	otherSources = "*"
 )
 
 // deadLetters counts by source and sink. Sources come and go with what tenants do: their series are bounded.
@@ -31,7 +32,7 @@ func newDeadLetters() *deadLetters {
 	return &deadLetters{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_dispatch_dead_lettered_total",
-			Help: `Deliveries that were given up; those of sources beyond 1000 under the source_id "other".`,
+			Help: `Deliveries that were given up; those of sources beyond 1000 under the source_id "*".`,
 		}, []string{"source_id", "sink"}),
 		last: make(map[string]time.Time),
 	}

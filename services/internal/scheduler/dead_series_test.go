@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/source"
 )
 
 func TestI11_DeadLettersOfManySourcesShareOneSeriesBeyondTheBound(t *testing.T) {
@@ -18,6 +20,11 @@ func TestI11_DeadLettersOfManySourcesShareOneSeriesBeyondTheBound(t *testing.T) 
 	require.Equal(t, maxDeadSeries+1, testutil.CollectAndCount(d.total))
 	require.EqualValues(t, 2, testutil.ToFloat64(d.total.WithLabelValues("0", "http")))
 	require.EqualValues(t, 50, testutil.ToFloat64(d.total.WithLabelValues(otherSources, "http")))
+}
+
+func TestTheSharedSeriesIsNoSources(t *testing.T) {
+	_, _, ok := source.SplitID(otherSources)
+	require.False(t, ok)
 }
 
 func TestASourceWithoutDeadLettersForLongMakesRoomForAnother(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 // buckets of latencies, in seconds.
 var buckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 
-// maxSeries bounds the sources that have series of their own; beyond it they share the label "other".
+// maxSeries bounds the sources that have series of their own; beyond it they share the label "*".
 const maxSeries = 10_000
 
-const otherSources = "other"
+// otherSources is no source's id: ids have letters, digits, "_", "-" and one dot.
+const otherSources = "*"
 
 // metrics are the series of ingest. No label comes from a stranger: a source has series only once it was found in the
 // store, and loses them when it leaves the cache.
@@ -42,7 +43,7 @@ type series struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ankusa_ingest_requests_total", Help: "Requests to a known source, by outcome.",
+			Name: "ankusa_ingest_requests_total", Help: `Requests to a known source, by outcome; those of sources beyond 10000 under the source_id "*".`,
 		}, []string{"source_id", "outcome"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ankusa_ingest_refused_total", Help: "Requests refused before their verification, by reason.",
