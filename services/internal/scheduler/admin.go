@@ -135,7 +135,7 @@ func (s *Scheduler) adminError(what string, err error) error {
 	case errors.Is(err, store.ErrSourceNotFound), errors.Is(err, store.ErrSourceChanged):
 		return wire.Error(codes.NotFound, "source_not_found", nil)
 	case errors.Is(err, store.ErrTooManySources):
-		return wire.Error(codes.ResourceExhausted, "too_many_sources", nil)
+		return wire.Error(codes.FailedPrecondition, "too_many_sources", nil)
 	case errors.Is(err, store.ErrBadCursor):
 		return invalidFilter("cursor")
 	}

@@ -36,7 +36,7 @@ const (
 //
 // Errors carry google.rpc.ErrorInfo, whose reason is the code of the REST body: invalid_tenant and invalid_source
 // (INVALID_ARGUMENT, with message), source_exists (ALREADY_EXISTS), source_not_found (NOT_FOUND),
-// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (RESOURCE_EXHAUSTED),
+// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (FAILED_PRECONDITION),
 // store_unavailable (UNAVAILABLE).
 type SourceServiceClient interface {
 	// CreateSource stores a new source; it takes effect at every ingest within a second.
@@ -121,7 +121,7 @@ func (c *sourceServiceClient) ListSources(ctx context.Context, in *ListSourcesRe
 //
 // Errors carry google.rpc.ErrorInfo, whose reason is the code of the REST body: invalid_tenant and invalid_source
 // (INVALID_ARGUMENT, with message), source_exists (ALREADY_EXISTS), source_not_found (NOT_FOUND),
-// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (RESOURCE_EXHAUSTED),
+// source_has_deliveries (FAILED_PRECONDITION, with pending and inflight), too_many_sources (FAILED_PRECONDITION),
 // store_unavailable (UNAVAILABLE).
 type SourceServiceServer interface {
 	// CreateSource stores a new source; it takes effect at every ingest within a second.
