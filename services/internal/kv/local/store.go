@@ -61,6 +61,8 @@ type Store struct {
 	recent  *conflicts
 	updates *readerList
 
+	memories sync.Pool // of *memory
+
 	durableMark atomic.Uint64
 	failed      atomic.Bool
 	queue       *syncQueue
@@ -153,7 +155,8 @@ func (s *Store) seenDurable(ctx context.Context, r *reader) error {
 
 // Update implements kv.Store.
 func (s *Store) Update(ctx context.Context, o kv.UpdateOptions, fn func(kv.Txn) error) (kv.Timestamp, error) {
-	var t txn
+	t := txn{memory: s.remember()}
+	defer s.forget(t.memory)
 	if err := s.begin(ctx, &t.reader); err != nil {
 		return 0, err
 	}

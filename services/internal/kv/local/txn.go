@@ -46,12 +46,38 @@ func (o *op) pair(keyOnly bool) kv.Pair {
 type txn struct {
 	reader
 	retired bool // from the open transactions
-	ops     []op
+	*memory
 	size    int
-	hashes  []uint64 // of the operations' keys, made for the commit
 	index   map[string]int
 	indexed int // operations that stand in the index
-	keys    []byte
+}
+
+// memory is what a transaction grows, and the next one takes over.
+type memory struct {
+	ops    []op
+	hashes []uint64 // of the operations' keys, made for the commit
+	keys   []byte   // that were not the transaction's to keep
+}
+
+// maxKept bounds the operations of a transaction whose memory is kept.
+const maxKept = 4096
+
+// remember takes over what an earlier transaction grew.
+func (s *Store) remember() *memory {
+	if m, ok := s.memories.Get().(*memory); ok {
+		return m
+	}
+	return new(memory)
+}
+
+// forget gives a transaction's memory away. Nothing of the transaction may be used any more.
+func (s *Store) forget(m *memory) {
+	if cap(m.ops) > maxKept || cap(m.keys) > maxKept*64 {
+		return
+	}
+	clear(m.ops)
+	m.ops, m.hashes, m.keys = m.ops[:0], m.hashes[:0], m.keys[:0]
+	s.memories.Put(m)
 }
 
 func (t *txn) Put(key, value []byte) error {
@@ -171,7 +197,7 @@ func (t *txn) ownIn(sc kv.Scan) []*op {
 
 // encode prepares the commit outside every lock. The batch is nil if there are only locks.
 func (t *txn) encode() (*pebble.Batch, error) {
-	t.hashes = make([]uint64, len(t.ops))
+	t.hashes = slices.Grow(t.hashes[:0], len(t.ops))[:len(t.ops)]
 	writes := 0
 	for i := range t.ops {
 		t.hashes[i] = t.s.recent.hash(t.ops[i].key)
