@@ -116,15 +116,18 @@ func (s *search) next(ctx context.Context) (float64, error) {
 			return 0, err
 		}
 		s.rate = 0.8 * float64(arrived) / 6
+		if err := s.approach(ctx); err != nil {
+			return 0, err
+		}
 	}
-	kept, err := s.keeps(ctx)
+	kept, err := s.keeps(ctx, steadyFor)
 	step := steadyStep
 	if !kept {
 		step = 1 / steadyStep
 	}
 	for first := kept; err == nil; {
 		s.rate *= step
-		if kept, err = s.keeps(ctx); err != nil {
+		if kept, err = s.keeps(ctx, steadyFor); err != nil {
 			break
 		}
 		if kept && !first {
@@ -138,11 +141,32 @@ func (s *search) next(ctx context.Context) (float64, error) {
 	return 0, err
 }
 
-func (s *search) keeps(ctx context.Context) (bool, error) {
-	arrived, err := s.try(ctx, s.rate, steadyFor)
-	left := s.rate*steadyFor.Seconds() - float64(arrived)
-	kept := left <= s.rate*steadyLeft.Seconds()
-	s.rig.say("    %s at %.5g per second: %.2f s of load left behind", s.name, s.rate, left/s.rate)
+// approach comes near the rate by short trials and large steps.
+func (s *search) approach(ctx context.Context) error {
+	const (
+		most = 8
+		step = 1.2
+	)
+	for range most {
+		s.rate *= step
+		kept, err := s.keeps(ctx, steadyFor/4)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			s.rate /= step
+			return nil
+		}
+	}
+	return nil
+}
+
+// keeps says whether a rate is kept up for a time, of which only a share of the load may be left behind.
+func (s *search) keeps(ctx context.Context, d time.Duration) (bool, error) {
+	arrived, err := s.try(ctx, s.rate, d)
+	left := s.rate*d.Seconds() - float64(arrived)
+	kept := left <= s.rate*steadyLeft.Seconds()*d.Seconds()/steadyFor.Seconds()
+	s.rig.say("    %s at %.5g per second for %s: %.2f s of load left behind", s.name, s.rate, d, left/s.rate)
 	return kept, err
 }
 
