@@ -118,6 +118,21 @@ func TestARowThatFailsAfterItsSourceWasCondemnedIsTriedAgain(t *testing.T) {
 	r.idle()
 }
 
+func TestAKeyThatIsForgottenWithAQueueLeavesItsTenantNotRunnable(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 1)
+	r.accept(sink("t", "c"), 1, 10)
+	r.first(hook.Transient) // it waits, so that the tenant stays
+	r.accept(sink("u", "b"), 1, 10)
+	r.accept(sink("t", "a"), 3, 10) // the slot is taken
+	r.condemn("a")
+	require.Equal(t, 3, r.gone(sink("t", "a")))
+	r.first(hook.Delivered)
+	r.finish(time.Minute)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 // Design rule 6: background work never comes twice in a row while a settle waits.
 func TestACondemnationSettlesAPageBeforeItReadsTheNext(t *testing.T) {
 	r := newRig(t, nil)

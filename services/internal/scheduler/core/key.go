@@ -144,6 +144,7 @@ func (c *Core) retire(k *sinkKey) {
 	delete(c.keys, k.id)
 	k.tenant.ready.remove(&k.ready)
 	c.batching.remove(&k.batching)
+	c.place(k.tenant) // its queue may have held rows that have ended
 	if k.tenant.keys--; k.tenant.keys == 0 {
 		c.runnable.remove(&k.tenant.runnable)
 		c.hungry.remove(&k.tenant.hungry)

@@ -55,7 +55,7 @@ func (w *world) condemnAtTimes(busy time.Duration) {
 	}
 }
 
-// retireSource condemns a source's rows; to delete it, it is closed before for as long as commits may be under way.
+// retireSource condemns a source's rows, and closes it before where it is to be deleted.
 func (w *world) retireSource(source string) {
 	if w.operator.closed[source] {
 		return
@@ -65,7 +65,7 @@ func (w *world) retireSource(source string) {
 		return
 	}
 	w.operator.closed[source] = true
-	w.in(6*time.Second, func() { w.condemn(source, true) })
+	w.in(6*time.Second, func() { w.condemn(source, true) }) // as long as commits may be under way
 }
 
 // condemn gives the order to whoever leads, instead of the one before; its caller tries until it is carried out, or
@@ -124,12 +124,20 @@ func (w *world) places(source string) (out []Place) {
 	return out
 }
 
-// elected begins a term: what was asked of the last is forgotten with it, and asked again or not.
-func (o *operator) elected() {
-	if d := o.stands; d != nil {
+// elected begins a term: what was asked of the last is forgotten with it, and asked again at once or not.
+func (o *operator) elected(w *world) {
+	d := o.stands
+	o.stands = nil
+	switch {
+	case d == nil && o.plans > 0 && o.rnd.IntN(3) == 0:
+		source := w.sinks[o.rnd.IntN(len(w.sinks))].SourceID
+		w.in(0, func() { w.retireSource(source) })
+	case d == nil:
+	case o.rnd.IntN(2) == 0:
+		w.in(0, func() { w.condemn(d.source, d.deletes) })
+	default:
 		o.closed[d.source] = false
 	}
-	o.stands = nil
 }
 
 // check judges what the core makes of the order that stands: each row that ends with its source may, and when it is said
@@ -186,7 +194,12 @@ func (w *world) carriedOut(d *order) {
 	}
 	was := w.sources[d.source]
 	w.sources[d.source] = Source{}
-	w.in(time.Duration(w.operator.rnd.Int64N(int64(time.Minute))), func() {
+	w.core.Forsaken(w.clock(), d.source, was.Incarnation)
+	again := time.Minute
+	if w.operator.rnd.IntN(2) == 0 {
+		again = 100 * time.Millisecond
+	}
+	w.in(time.Duration(w.operator.rnd.Int64N(int64(again))), func() {
 		was.Incarnation++
 		w.sources[d.source] = was
 		w.operator.closed[d.source] = false

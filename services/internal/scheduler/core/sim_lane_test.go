@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -16,7 +17,8 @@ import (
 type laneWorld struct {
 	rnd     *rand.Rand
 	ordered map[hook.SinkKey]bool
-	spread  int // lanes of a sink
+	mixed   map[hook.SinkKey]bool // they were not always ordered, or some ingests do not know yet
+	spread  int                   // lanes of a sink
 	members map[laneID][]*fate
 }
 
@@ -32,13 +34,21 @@ func (w *world) order() {
 	for _, key := range w.sinks {
 		l.ordered[key] = l.rnd.IntN(2) == 0
 	}
+	if l.mixed = map[hook.SinkKey]bool{}; w.kept() {
+		return
+	}
+	for _, key := range w.sinks {
+		l.mixed[key] = l.ordered[key] && l.rnd.IntN(3) == 0
+	}
+}
+
+// binds says whether the rows of a commit are members of lanes.
+func (w *world) binds(key hook.SinkKey) bool {
+	return w.lanes.ordered[key] && (!w.lanes.mixed[key] || w.lanes.rnd.IntN(2) == 0)
 }
 
 // enlist makes a fresh row of an ordered sink a member of one of its lanes.
 func (w *world) enlist(g *hook.Group, d *hook.Delivery) {
-	if !w.lanes.ordered[g.Key] {
-		return
-	}
 	d.Ordered, d.Lane = true, fmt.Sprintf("l%d", w.lanes.rnd.IntN(w.lanes.spread))
 	d.Place = hook.Place{Start: g.Start, Index: uint32(len(g.Hooks) - 1)}
 	g.Ordered, g.Lanes, g.Members = true, append(g.Lanes, d.Lane), append(g.Members, d.Place.Index)
@@ -57,7 +67,8 @@ func (w *world) readLanes(r LaneRead) {
 			rows = rows[sort.Search(len(rows), func(i int) bool { return !rows[i].Place.Less(l.From) }):]
 			found[i] = cut(l.Lane, rows, r.Limit)
 		}
-		w.later(2*time.Second, func() { w.core.LanesRead(w.clock(), r, found, w.sources) })
+		sources := maps.Clone(w.sources)
+		w.later(2*time.Second, func() { w.core.LanesRead(w.clock(), r, found, sources) })
 	})
 }
 
@@ -86,7 +97,8 @@ func (w *world) scanLanes(s LaneScan) {
 			}
 			found = append(found, cut(lane, rows, s.Members))
 		}
-		w.later(2*time.Second, func() { w.core.LanesScanned(w.clock(), s, found, next, more, w.sources) })
+		sources := maps.Clone(w.sources)
+		w.later(2*time.Second, func() { w.core.LanesScanned(w.clock(), s, found, next, more, sources) })
 	})
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"sort"
 	"time"
 
@@ -38,7 +39,8 @@ func (w *world) read(r Read) {
 				found[i] = Found{Delivery: w.clone(d), Hook: true}
 			}
 		}
-		w.later(2*time.Second, func() { w.core.RowsRead(w.clock(), r, found, w.sources) })
+		sources := maps.Clone(w.sources)
+		w.later(2*time.Second, func() { w.core.RowsRead(w.clock(), r, found, sources) })
 	})
 }
 
@@ -67,7 +69,8 @@ func (w *world) scan(s Scan) {
 				break
 			}
 		}
-		w.later(2*time.Second, func() { w.core.Scanned(w.clock(), s, page, more, w.sources) })
+		sources := maps.Clone(w.sources)
+		w.later(2*time.Second, func() { w.core.Scanned(w.clock(), s, page, more, sources) })
 	})
 }
 
