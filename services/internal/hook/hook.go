@@ -178,6 +178,14 @@ func (r *Row) Ref() Ref { return Ref{Hook: r.Hook, Sink: r.Key.Index} }
 // Waits says whether a lane member was attempted, so that a wake-up row stands among the due rows for it.
 func (r *Row) Waits() bool { return r.Ordered && r.Due != r.Place.Start }
 
+// LaneFrom asks for the members of one lane from a place on, inclusive.
+type LaneFrom struct {
+	Partition uint8
+	Key       SinkKey
+	Lane      string
+	From      Place
+}
+
 // LaneRows is the first rows of one lane in a snapshot, in order. More: the snapshot has members behind them.
 type LaneRows struct {
 	Lane string

@@ -21,6 +21,13 @@ type Group struct {
 // Lease names one lease: its number is unique within the epoch of the leader that gave it.
 type Lease struct{ Epoch, ID uint64 }
 
+// Credit is what a runner can hold at once, leases that run already included.
+type Credit struct {
+	Slots int   // attempts of sinks that do not batch
+	Rows  int   // attempts of sinks that do
+	Bytes int64 // of their hooks; a larger hook goes alone
+}
+
 // Report is the end of an attempt as its runner tells it. It applies only to the row version and attempt it names.
 type Report struct {
 	Lease   Lease

@@ -11,20 +11,16 @@ import (
 )
 
 func (t *term) readLanes(ctx context.Context, r core.LaneRead) {
-	reads := make([]store.LaneRead, len(r.Lanes))
-	for i, l := range r.Lanes {
-		reads[i] = store.LaneRead{Partition: l.Partition, Key: l.Key, Lane: l.Lane, From: l.From, Limit: r.Limit}
-	}
 	var found []hook.LaneRows
 	var sources map[string]core.Source
 	err := t.reading(ctx, func(ctx context.Context) (err error) {
-		if found, err = t.scheduler.deps.Store.ReadLanes(ctx, reads); err == nil {
+		if found, err = t.scheduler.deps.Store.ReadLanes(ctx, r.Lanes, r.Limit); err == nil {
 			sources, err = t.scheduler.sourcesOf(ctx, wantedByLanes(found))
 		}
 		return err
 	})
 	if err != nil {
-		t.log.Warn("lanes not read", zap.Int("lanes", len(reads)), zap.Error(err))
+		t.log.Warn("lanes not read", zap.Int("lanes", len(r.Lanes)), zap.Error(err))
 		t.post(func(c *core.Core, now hook.Timestamp) { c.LanesNotRead(now, r) })
 		return
 	}

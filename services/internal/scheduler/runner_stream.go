@@ -124,7 +124,7 @@ func (t *term) serveRunner(
 	if !t.post(func(c *core.Core, now hook.Timestamp) { t.join(c, now, conn, h) }) {
 		return errNotLeading()
 	}
-	t.log.Info("runner joined", zap.String("runner", h.Name), zap.Uint32("slots", h.Credit.Slots))
+	t.log.Info("runner joined", zap.String("runner", h.Name), zap.Int("slots", h.Credit.Slots))
 	received := make(chan error, 1)
 	go func() { received <- t.receive(stream, id, conn) }()
 	sent := make(chan error, 1)
@@ -158,7 +158,7 @@ func (t *term) join(c *core.Core, now hook.Timestamp, conn *runnerConn, h *wire.
 	}
 	t.conns[h.Runner] = conn
 	c.Joined(now, h.Runner, core.Hello{
-		Types: h.SinkTypes, Credit: credit(h.Credit), Running: h.Running, Reports: h.Unacknowledged,
+		Types: h.SinkTypes, Credit: h.Credit, Running: h.Running, Reports: h.Unacknowledged,
 	})
 }
 
@@ -198,10 +198,6 @@ func (t *term) receive(
 	}
 }
 
-func credit(c wire.Credit) core.Credit {
-	return core.Credit{Slots: int(c.Slots), Rows: int(c.BatchingRows), Bytes: int64(min(c.BatchingBytes, math.MaxInt64))}
-}
-
 func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 	switch m := m.GetMessage().(type) {
 	case *dispatchv1.LeaseRequest_Outcomes:
@@ -209,7 +205,7 @@ func (t *term) said(m *dispatchv1.LeaseRequest, id hook.RunID) (event, error) {
 		return func(c *core.Core, now hook.Timestamp) { c.Outcomes(now, id, list) }, err
 	case *dispatchv1.LeaseRequest_Credit:
 		given, err := wire.ReadCredit(m.Credit)
-		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, credit(given)) }, err
+		return func(c *core.Core, now hook.Timestamp) { c.Credit(now, id, given) }, err
 	case *dispatchv1.LeaseRequest_Goodbye:
 		return func(c *core.Core, now hook.Timestamp) { c.Leaving(now, id) }, nil
 	default:

@@ -217,7 +217,7 @@ func (b *book) hello(h wire.Hello, now time.Time) wire.Hello {
 // news is what there is to say to the leader.
 type news struct {
 	reports  []hook.Report
-	credit   wire.Credit
+	credit   hook.Credit
 	draining bool
 	epoch    uint64
 }
@@ -241,11 +241,11 @@ func (b *book) take(limit int) news {
 }
 
 // credit is nothing while the leader is far behind with its acknowledgements.
-func (b *book) credit() wire.Credit {
+func (b *book) credit() hook.Credit {
 	if b.draining || len(b.ended) > behind(b.slots) {
-		return wire.Credit{}
+		return hook.Credit{}
 	}
-	return wire.Credit{Slots: uint32(b.slots)}
+	return hook.Credit{Slots: b.slots}
 }
 
 func (b *book) drain() {

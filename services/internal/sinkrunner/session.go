@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
+	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/wire"
 )
 
@@ -117,7 +118,7 @@ func (r *Runner) welcome(s stream, cancel context.CancelCauseFunc) (epoch uint64
 
 // send says what there is to say whenever the stream is free: outcomes that have gathered, a changed credit, goodbye.
 // It returns nil once it has closed its side.
-func (r *Runner) send(ctx context.Context, s stream, epoch uint64, credit wire.Credit, done <-chan struct{}) error {
+func (r *Runner) send(ctx context.Context, s stream, epoch uint64, credit hook.Credit, done <-chan struct{}) error {
 	for parting := false; ; {
 		ending := false
 		select {
@@ -143,7 +144,7 @@ func (r *Runner) send(ctx context.Context, s stream, epoch uint64, credit wire.C
 	}
 }
 
-func messages(n news, credit wire.Credit, parting bool) (list []*dispatchv1.LeaseRequest) {
+func messages(n news, credit hook.Credit, parting bool) (list []*dispatchv1.LeaseRequest) {
 	if len(n.reports) > 0 {
 		outcomes := &dispatchv1.Outcomes{Outcomes: wire.ReportsProto(n.reports)}
 		list = append(list, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Outcomes{Outcomes: outcomes}})
@@ -153,7 +154,7 @@ func messages(n news, credit wire.Credit, parting bool) (list []*dispatchv1.Leas
 		goodbye := &dispatchv1.LeaseRequest_Goodbye{Goodbye: &dispatchv1.Goodbye{}}
 		list = append(list, &dispatchv1.LeaseRequest{Message: goodbye})
 	case n.credit != credit:
-		list = append(list, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Credit{Credit: n.credit.Proto()}})
+		list = append(list, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Credit{Credit: wire.CreditProto(n.credit)}})
 	}
 	return list
 }

@@ -158,35 +158,25 @@ func readMember(row hook.Row, prefix int, p kv.Pair) (hook.Delivery, error) {
 	return d, decodeRow(p.Value, &d)
 }
 
-// LaneRead asks for members of one lane from a place on.
-type LaneRead struct {
-	Partition uint8
-	Key       hook.SinkKey
-	Lane      string
-	From      hook.Place // inclusive
-	Limit     int        // most rows, 1 to 1024
-}
-
-// ReadLanes reads lanes in one snapshot, one result for each read. Each takes a scan, one after the other: a caller bounds
-// how many it asks for at once.
-func (s *Store) ReadLanes(ctx context.Context, reads []LaneRead) ([]hook.LaneRows, error) {
-	out := make([]hook.LaneRows, len(reads))
+// ReadLanes reads at most limit members, 1 to 1024, of each of the lanes in one snapshot, one result for each. Each takes a
+// scan, one after the other: a caller bounds how many it asks for at once.
+func (s *Store) ReadLanes(ctx context.Context, lanes []hook.LaneFrom, limit int) ([]hook.LaneRows, error) {
+	out := make([]hook.LaneRows, len(lanes))
 	err := s.kv.View(ctx, func(r kv.Reader) (err error) {
-		for i := range reads {
-			if out[i], err = readLane(ctx, r, &reads[i]); err != nil {
-				return fmt.Errorf("of %s: %w", reads[i].Key, err)
+		for i := range lanes {
+			if out[i], err = readLane(ctx, r, &lanes[i], min(max(limit, 1), maxLaneMembers)); err != nil {
+				return fmt.Errorf("of %s: %w", lanes[i].Key, err)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read %d lanes: %w", len(reads), err)
+		return nil, fmt.Errorf("read %d lanes: %w", len(lanes), err)
 	}
 	return out, nil
 }
 
-func readLane(ctx context.Context, r kv.Reader, q *LaneRead) (out hook.LaneRows, err error) {
-	limit := min(max(q.Limit, 1), maxLaneMembers)
+func readLane(ctx context.Context, r kv.Reader, q *hook.LaneFrom, limit int) (out hook.LaneRows, err error) {
 	lane := laneFamily(q.Partition, q.Key).text(q.Lane)
 	within := kv.Range{From: key(bytes.Clone(lane)).place(q.From), To: successor(lane)}
 	pairs, err := r.Scan(ctx, kv.Scan{Range: within, Limit: limit + 1})

@@ -107,12 +107,13 @@ func TestALaneIsReadFromAPlaceOn(t *testing.T) {
 	}
 	all := b.putMembers(3, lanes...)
 	rapid.Check(t, func(rt *rapid.T) {
-		reads := make([]LaneRead, rapid.IntRange(0, 4).Draw(rt, "reads"))
+		reads := make([]hook.LaneFrom, rapid.IntRange(0, 4).Draw(rt, "reads"))
+		limit := rapid.IntRange(1, 12).Draw(rt, "limit")
 		want := make([]hook.LaneRows, len(reads))
 		for i := range reads {
-			q := LaneRead{
+			q := hook.LaneFrom{
 				Partition: 3, Key: laneSink, Lane: rapid.SampledFrom([]string{"", "a", "a\x00", "none"}).Draw(rt, "lane"),
-				From: all[rapid.IntRange(0, len(all)-1).Draw(rt, "from")].Place, Limit: rapid.IntRange(1, 12).Draw(rt, "limit"),
+				From: all[rapid.IntRange(0, len(all)-1).Draw(rt, "from")].Place,
 			}
 			reads[i], want[i].Lane = q, q.Lane
 			for _, d := range all {
@@ -120,10 +121,10 @@ func TestALaneIsReadFromAPlaceOn(t *testing.T) {
 					want[i].Rows = append(want[i].Rows, d)
 				}
 			}
-			want[i].More = len(want[i].Rows) > q.Limit
-			want[i].Rows = want[i].Rows[:min(len(want[i].Rows), q.Limit)]
+			want[i].More = len(want[i].Rows) > limit
+			want[i].Rows = want[i].Rows[:min(len(want[i].Rows), limit)]
 		}
-		got, err := b.ReadLanes(t.Context(), reads)
+		got, err := b.ReadLanes(t.Context(), reads, limit)
 		require.NoError(t, err)
 		require.Empty(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
 	})
@@ -192,7 +193,7 @@ func TestL01_ALaneThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {
 	}
 	b.port.SetDown(true)
 	b.kv = b.port
-	_, err := b.ReadLanes(t.Context(), []LaneRead{{Partition: 3, Key: laneSink, Lane: "a", Limit: 1}})
+	_, err := b.ReadLanes(t.Context(), []hook.LaneFrom{{Partition: 3, Key: laneSink, Lane: "a"}}, 1)
 	require.ErrorIs(t, err, kv.ErrUnavailable)
 }
 

@@ -28,7 +28,7 @@ func FuzzLeaseRequest(f *testing.F) {
 	seed(f, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Outcomes{
 		Outcomes: &dispatchv1.Outcomes{Outcomes: ReportsProto(reports())},
 	}})
-	seed(f, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Credit{Credit: Credit{1, 2, 3}.Proto()}})
+	seed(f, &dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Credit{Credit: CreditProto(hook.Credit{Slots: 1, Rows: 2, Bytes: 3})}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m dispatchv1.LeaseRequest
 		if proto.Unmarshal(b, &m) != nil {
@@ -38,7 +38,7 @@ func FuzzLeaseRequest(f *testing.F) {
 			reread(t, h, func() (Hello, error) { return ReadHello(h.Proto()) })
 		}
 		if c, err := ReadCredit(m.GetCredit()); err == nil {
-			reread(t, c, func() (Credit, error) { return ReadCredit(c.Proto()) })
+			reread(t, c, func() (hook.Credit, error) { return ReadCredit(CreditProto(c)) })
 		}
 		if r, err := ReadReports(m.GetOutcomes().GetOutcomes()); err == nil {
 			reread(t, r, func() ([]hook.Report, error) { return ReadReports(ReportsProto(r)) })

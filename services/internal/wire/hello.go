@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,19 +19,13 @@ const (
 	MaxHeld = 65536
 )
 
-// Credit is what a runner can hold at once, leases that run already included.
-type Credit struct {
-	Slots, BatchingRows uint32
-	BatchingBytes       uint64
-}
-
 // Hello opens a runner's stream.
 type Hello struct {
 	Runner hook.RunID
 	// Name for people.
 	Name      string
 	SinkTypes []string
-	Credit    Credit
+	Credit    hook.Credit
 	// Running leases of earlier streams, and outcomes that no leader acknowledged.
 	Running        []hook.Running
 	Unacknowledged []hook.Report
@@ -48,7 +43,7 @@ func (h *Hello) Proto() *dispatchv1.Hello {
 		}
 	}
 	return &dispatchv1.Hello{
-		RunnerId: h.Runner[:], Name: h.Name, SinkTypes: h.SinkTypes, Credit: h.Credit.Proto(),
+		RunnerId: h.Runner[:], Name: h.Name, SinkTypes: h.SinkTypes, Credit: CreditProto(h.Credit),
 		Running: running, Unacknowledged: ReportsProto(h.Unacknowledged), HighestEpoch: h.HighestEpoch,
 	}
 }
@@ -127,18 +122,20 @@ func readRunning(list []*dispatchv1.RunningLease) ([]hook.Running, error) {
 	return running, nil
 }
 
-// Proto is the message for a credit.
-func (c Credit) Proto() *dispatchv1.Credit {
-	return &dispatchv1.Credit{Slots: c.Slots, BatchingRows: c.BatchingRows, BatchingBytes: c.BatchingBytes}
+// CreditProto is the message for a credit, of which nothing is negative or over the bounds.
+func CreditProto(c hook.Credit) *dispatchv1.Credit {
+	return &dispatchv1.Credit{Slots: uint32(c.Slots), BatchingRows: uint32(c.Rows), BatchingBytes: uint64(c.Bytes)}
 }
 
 // ReadCredit reads a credit.
-func ReadCredit(p *dispatchv1.Credit) (Credit, error) {
+func ReadCredit(p *dispatchv1.Credit) (hook.Credit, error) {
 	switch {
 	case p.GetSlots() > maxSlots:
-		return Credit{}, malformed("slots")
+		return hook.Credit{}, malformed("slots")
 	case p.GetBatchingRows() > maxBatchingRows:
-		return Credit{}, malformed("batching_rows")
+		return hook.Credit{}, malformed("batching_rows")
 	}
-	return Credit{p.GetSlots(), p.GetBatchingRows(), p.GetBatchingBytes()}, nil
+	return hook.Credit{
+		Slots: int(p.GetSlots()), Rows: int(p.GetBatchingRows()), Bytes: int64(min(p.GetBatchingBytes(), math.MaxInt64)),
+	}, nil
 }

@@ -53,7 +53,7 @@ func reports() []hook.Report {
 
 func hello() Hello {
 	return Hello{
-		Runner: hook.RunID{15: 1}, Name: "host/1", SinkTypes: []string{"http", "log"}, Credit: Credit{256, 10, 1 << 20},
+		Runner: hook.RunID{15: 1}, Name: "host/1", SinkTypes: []string{"http", "log"}, Credit: hook.Credit{Slots: 256, Rows: 10, Bytes: 1 << 20},
 		Running: []hook.Running{{
 			Lease: hook.Lease{Epoch: 1, ID: 2}, Row: unordered(), Attempt: 3, Left: time.Second,
 		}},

@@ -5,13 +5,6 @@ import (
 	"math"
 )
 
-// Credit is what a runner can hold at once, leases that run already included.
-type Credit struct {
-	Slots int   // attempts of sinks that do not batch
-	Rows  int   // attempts of sinks that do
-	Bytes int64 // of their hooks; a larger hook goes alone
-}
-
 // batchRoom says whether the runner can be given one more attempt of a sink that batches.
 func (r *runner) batchRoom(size int64) bool {
 	return r.connected && !r.leaving && r.rows < r.limit.Rows && (r.rows == 0 || r.bytes+size <= r.limit.Bytes)

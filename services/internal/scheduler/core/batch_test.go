@@ -23,13 +23,13 @@ func batching(t *testing.T, change func(*Config)) *rig {
 	})
 }
 
-func (r *rig) joinBatching(n byte, limit Credit) {
+func (r *rig) joinBatching(n byte, limit hook.Credit) {
 	r.rejoin(n, Hello{Types: []string{"http", "sqs"}, Credit: limit})
 }
 
 func TestSinksThatBatchAreNotHeldToConcurrency(t *testing.T) {
 	r := batching(t, func(c *Config) { c.Concurrency, c.SinkConcurrency, c.Default.Concurrency = 2, 2, 2 })
-	r.joinBatching(1, Credit{Slots: 10, Rows: 500, Bytes: 1 << 20})
+	r.joinBatching(1, hook.Credit{Slots: 10, Rows: 500, Bytes: 1 << 20})
 	r.accept(queueSink("t", "a"), 300, 10)
 	require.Equal(t, 300, r.running(queueSink("t", "a")))
 	r.accept(sink("t", "b"), 10, 10)
@@ -40,7 +40,7 @@ func TestSinksThatBatchAreNotHeldToConcurrency(t *testing.T) {
 
 func TestSinksThatBatchAreHeldToTheWindows(t *testing.T) {
 	r := batching(t, func(c *Config) { c.Default.MaxInflight = 50 })
-	r.joinBatching(1, Credit{Rows: 500, Bytes: 1 << 20})
+	r.joinBatching(1, hook.Credit{Rows: 500, Bytes: 1 << 20})
 	r.accept(queueSink("t", "a"), 300, 10)
 	require.Equal(t, 50, r.running())
 	r.deliver()
@@ -49,7 +49,7 @@ func TestSinksThatBatchAreHeldToTheWindows(t *testing.T) {
 
 func TestSinksThatBatchAreHeldToTheRunnersCredit(t *testing.T) {
 	r := batching(t, nil)
-	r.joinBatching(1, Credit{Rows: 20, Bytes: 1000})
+	r.joinBatching(1, hook.Credit{Rows: 20, Bytes: 1000})
 	r.accept(queueSink("t", "a"), 30, 10)
 	require.Equal(t, 20, r.running(), "rows")
 	r.deliver()
@@ -59,10 +59,10 @@ func TestSinksThatBatchAreHeldToTheRunnersCredit(t *testing.T) {
 	r.accept(queueSink("t", "a"), 2, 5000)
 	require.Equal(t, 1, r.running(), "a hook larger than the credit goes alone")
 	r.deliver()
-	r.core.Credit(r.now, runnerID(1), Credit{})
+	r.core.Credit(r.now, runnerID(1), hook.Credit{})
 	r.accept(queueSink("t", "a"), 2, 10)
 	require.Zero(t, r.running())
-	r.core.Credit(r.now, runnerID(1), Credit{Rows: 1, Bytes: 10})
+	r.core.Credit(r.now, runnerID(1), hook.Credit{Rows: 1, Bytes: 10})
 	r.pump()
 	require.Equal(t, 1, r.running())
 	r.deliver()
@@ -72,7 +72,7 @@ func TestSinksThatBatchAreHeldToTheRunnersCredit(t *testing.T) {
 func TestTheBatchesOfADestinationMeetInOneRunner(t *testing.T) {
 	r := batching(t, nil)
 	for n := range byte(5) {
-		r.joinBatching(n+1, Credit{Rows: 10, Bytes: 1 << 20})
+		r.joinBatching(n+1, hook.Credit{Rows: 10, Bytes: 1 << 20})
 	}
 	homes := func() map[hook.RunID]int {
 		m := map[hook.RunID]int{}
@@ -100,7 +100,7 @@ func TestTheBatchesOfADestinationMeetInOneRunner(t *testing.T) {
 
 func TestABreakerHoldsASinkThatBatches(t *testing.T) {
 	r := batching(t, nil)
-	r.joinBatching(1, Credit{Rows: 100, Bytes: 1 << 20})
+	r.joinBatching(1, hook.Credit{Rows: 100, Bytes: 1 << 20})
 	r.accept(queueSink("t", "a"), 10, 10)
 	for len(r.leases) > 0 {
 		r.first(hook.Transient)
@@ -122,6 +122,6 @@ func TestAKeyThatNoRunnerTakesKeepsNobodyElseWaiting(t *testing.T) {
 	require.Equal(t, 2, r.running(sink("t", "c")))
 	r.deliver()
 	require.Len(t, r.rows, 20)
-	r.joinBatching(2, Credit{Rows: 3, Bytes: 1 << 20})
+	r.joinBatching(2, hook.Credit{Rows: 3, Bytes: 1 << 20})
 	require.Equal(t, 3, r.running(queueSink("t", "a")))
 }

@@ -5,9 +5,9 @@ import "ankusa.dev/services/internal/hook"
 // laneWalk is how far the lanes of a place are read.
 type laneWalk struct {
 	begun bool
-	from  string     // the next lane
-	over  bool       // there is none
-	deep  []LaneFrom // lanes that go on behind what was read of them
+	from  string          // the next lane
+	over  bool            // there is none
+	deep  []hook.LaneFrom // lanes that go on behind what was read of them
 }
 
 // openLanes asks for the next lanes of a place, or for more of one of them.
@@ -58,9 +58,11 @@ func (c *Core) seizeLane(d *condemnation, found *hook.LaneRows) {
 }
 
 // behind is the rest of a lane that goes on behind the rows that were read of it.
-func (d *condemnation) behind(found *hook.LaneRows) LaneFrom {
+func (d *condemnation) behind(found *hook.LaneRows) hook.LaneFrom {
 	p, last := &d.Places[0], found.Rows[len(found.Rows)-1].Place
-	return LaneFrom{p.Partition, p.Key, found.Lane, hook.Place{Start: last.Start, Index: last.Index + 1}}
+	return hook.LaneFrom{
+		Partition: p.Partition, Key: p.Key, Lane: found.Lane, From: hook.Place{Start: last.Start, Index: last.Index + 1},
+	}
 }
 
 // walked ends a place whose lanes are read.

@@ -313,7 +313,7 @@ func TestI4_ACondemnationWaitsForTheLeasesOfEarlierTerms(t *testing.T) {
 	r, leases := deposed(t, 3)
 	r.condemn("a")
 	require.Empty(t, r.purged)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 20*time.Second)}})
 	require.Len(t, r.purged, 1)
 	require.Equal(t, 2, r.gone(sink("t", "a")), "one runs on")
 	r.report(leases[0], hook.Outcome{Class: hook.Delivered})

@@ -38,18 +38,10 @@ type Scan struct {
 	Limit     int
 }
 
-// LaneFrom asks for a lane's members from a place on.
-type LaneFrom struct {
-	Partition uint8
-	Key       hook.SinkKey
-	Lane      string
-	From      hook.Place
-}
-
 // LaneRead asks for the first members of lanes, answered by LanesRead or LanesNotRead.
 type LaneRead struct {
 	ID    uint64
-	Lanes []LaneFrom
+	Lanes []hook.LaneFrom
 	Limit int // members of each
 }
 

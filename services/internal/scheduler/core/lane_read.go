@@ -36,7 +36,9 @@ func (c *Core) sendAsked() {
 			l.named, l.from = false, earlier(l.from, l.again)
 		}
 		l.asking, l.read, l.asked = false, r.ID, c.now
-		r.Lanes = append(r.Lanes, LaneFrom{l.backlog.partition, l.backlog.key.id, l.text, l.from})
+		r.Lanes = append(r.Lanes, hook.LaneFrom{
+			Partition: l.backlog.partition, Key: l.backlog.key.id, Lane: l.text, From: l.from,
+		})
 	}
 	clear(c.asking)
 	c.asking = c.asking[:0]

@@ -239,7 +239,7 @@ func TestI6_ALaneGoesOnBehindALeaseOfAnEarlierTerm(t *testing.T) {
 	r.pump()
 	third := r.enter("x")
 	require.Empty(t, r.leases, "the gate is shut, and what was named stands behind what waits for it")
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(held, 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(held, 20*time.Second)}})
 	require.Empty(t, r.leases)
 	r.reportAs(id, held, hook.Outcome{Class: hook.Delivered})
 	r.deliver()
@@ -314,7 +314,7 @@ func TestI6_ALaneWaitsForALeaseOfAnEarlierTermThatIsRefused(t *testing.T) {
 	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
 	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
 	r.pump()
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{old}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{old}})
 	require.Len(t, r.drops, 1)
 	require.Len(t, r.leases, 1, "the head itself may be tried again")
 	r.first(hook.Delivered)
@@ -357,7 +357,7 @@ func TestI6_TheLeaseOfARunnerThatIsLostBeforeItsRowIsReadGoesOn(t *testing.T) {
 	r.elect(map[hook.RunID]time.Duration{id: time.Minute})
 	r.join(2, 10)
 	r.holdReads = true
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{held}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{held}})
 	r.core.Leaving(r.now, id)
 	r.lost(1)
 	r.holdReads = false
@@ -384,7 +384,7 @@ func TestI6_AMemberThatHasEndedMeanwhileNeverLeads(t *testing.T) {
 	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, true)
 	r.pump()
 	require.Equal(t, late.Hooks[0], r.leases[0].Delivery.Hook)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{old}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{old}})
 	require.NotContains(t, r.rows, hook.Ref{Hook: ids[0]})
 	r.deliver()
 	require.Equal(t, []hook.ID{ids[0], late.Hooks[0], ids[1]}, r.begun())
@@ -425,7 +425,7 @@ func overtaken(t *testing.T) (r *rig, late hook.ID, ids []hook.ID, old Lease) {
 func TestI6_AFailureThatIsToldLateStartsNothingBesideTheHead(t *testing.T) {
 	r, late, ids, old := overtaken(t)
 	r.rejoin(1, Hello{
-		Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Transient})},
+		Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Transient})},
 	})
 	r.pass(time.Minute)
 	require.Len(t, r.leases, 1)
@@ -441,7 +441,7 @@ func TestI6_ALeaseThatIsToldLateEndsBesideTheHead(t *testing.T) {
 			r, late, ids, old := overtaken(t)
 			running := runningOf(old, 20*time.Second)
 			running.Row.Version += version
-			r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{running}})
+			r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{running}})
 			require.Equal(t, []Drop{{runnerID(1), old.Lease}}, r.drops)
 			require.Len(t, r.leases, 1)
 			require.Equal(t, late, r.leases[0].Delivery.Hook)

@@ -103,7 +103,7 @@ func TestI6_ALaneWaitsForALeaseThatIsDroppedAtAHello(t *testing.T) {
 	r.join(2, 10)
 	r.core.Backlog(r.now, 0, sink("t", "a"), 0, 2, true)
 	r.pump()
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{old}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{old}})
 	require.Len(t, r.drops, 1)
 	r.first(hook.Delivered)
 	require.Empty(t, r.leases)

@@ -204,7 +204,7 @@ func TestI5_ARunnerThatReconnectsKeepsItsLeases(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.pass(r.cfg.Grace / 2)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 20*time.Second)}})
 	r.pass(r.cfg.Grace)
 	require.Len(t, r.given, 1)
 	require.Empty(t, r.drops)
@@ -218,7 +218,7 @@ func TestALeaseThatNeverArrivedGoesBack(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.leases = nil
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}})
 	require.Len(t, r.leases, 1)
 	require.NotEqual(t, l.Lease, r.leases[0].Lease)
 	require.EqualValues(t, 1, r.leases[0].Attempt)
@@ -241,7 +241,7 @@ func TestALeaseThatNeverArrivedGoesBackToTheStoreBehindABreaker(t *testing.T) {
 	}
 	r.lost(1)
 	r.report(failed, hook.Outcome{Class: hook.Transient})
-	r.rejoin(1, Hello{Credit: Credit{Slots: 1}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 1}})
 	require.Zero(t, r.core.Stats().Claimed)
 	r.leases = nil
 	r.pass(r.cfg.Breakers.Open)
@@ -256,7 +256,7 @@ func TestLeasesThatNeverArrivedKeepTheirOrder(t *testing.T) {
 	ids := r.accept(sink("t", "a"), 4, 1)
 	r.lost(1)
 	r.leases = nil
-	r.rejoin(1, Hello{Credit: Credit{Slots: 4}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 4}})
 	for i, l := range r.leases {
 		require.Equal(t, ids[i], l.Delivery.Hook)
 	}
@@ -267,7 +267,7 @@ func TestARunnerThatReconnectsReportsWhatItFinished(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.leases = nil
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(l, hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(l, hook.Outcome{Class: hook.Delivered})}})
 	require.Empty(t, r.rows)
 	require.Len(t, r.given, 1)
 	require.Equal(t, []Ack{{l.Runner, l.Lease}}, r.acks)
@@ -277,7 +277,7 @@ func TestARunnerThatReconnectsReportsWhatItFinished(t *testing.T) {
 // A second hello on a new stream, before the core heard that the first broke.
 func TestAHelloBeforeTheLossOfTheOldStream(t *testing.T) {
 	r, l := one(t)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 20*time.Second)}})
 	require.Equal(t, 10, r.core.Stats().Slots)
 	r.report(l, hook.Outcome{Class: hook.Delivered})
 	require.Empty(t, r.rows)
@@ -289,11 +289,11 @@ func TestAGraceThatARunnerCameBackInEndsNothingLater(t *testing.T) {
 	r, l := one(t)
 	r.lost(1)
 	r.pass(r.cfg.Grace - time.Second)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 15*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 15*time.Second)}})
 	r.lost(1)
 	r.pass(2 * time.Second)
 	require.Empty(t, r.settled)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 13*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 13*time.Second)}})
 	r.report(l, hook.Outcome{Class: hook.Delivered})
 	require.Empty(t, r.rows)
 	r.idle()
@@ -304,7 +304,7 @@ func TestARunnerThatComesBackAfterTheGraceIsDropped(t *testing.T) {
 	r.lost(1)
 	r.leases = nil
 	r.pass(r.cfg.Grace)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 5*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(l, 5*time.Second)}})
 	require.Contains(t, r.drops, Drop{l.Runner, l.Lease})
 	r.finish(5 * time.Second)
 	require.Empty(t, r.rows)

@@ -125,7 +125,7 @@ func (r *rig) backlog(key hook.SinkKey, from hook.Timestamp, rows int) {
 func runnerID(n byte) hook.RunID { return hook.RunID{15: n} }
 
 func (r *rig) join(n byte, slots int, types ...string) hook.RunID {
-	return r.rejoin(n, Hello{Credit: Credit{Slots: slots}, Types: append(types, "http")})
+	return r.rejoin(n, Hello{Credit: hook.Credit{Slots: slots}, Types: append(types, "http")})
 }
 
 func (r *rig) rejoin(n byte, h Hello) hook.RunID {

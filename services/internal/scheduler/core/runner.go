@@ -12,7 +12,7 @@ import (
 type runner struct {
 	id        hook.RunID
 	types     map[string]bool
-	limit     Credit
+	limit     hook.Credit
 	connected bool
 	leaving   bool // said goodbye
 	running   int  // attempts of this term, and those of earlier ones whose rows are being read
@@ -45,7 +45,7 @@ func (r *runner) held() []*claim {
 // Hello is what a runner says when it connects.
 type Hello struct {
 	Types   []string
-	Credit  Credit
+	Credit  hook.Credit
 	Running []hook.Running
 	Reports []hook.Report // outcomes that were not acknowledged
 }
@@ -208,7 +208,7 @@ func (c *Core) retract(cl *claim) {
 }
 
 // Credit changes what a runner can take.
-func (c *Core) Credit(now hook.Timestamp, id hook.RunID, limit Credit) {
+func (c *Core) Credit(now hook.Timestamp, id hook.RunID, limit hook.Credit) {
 	c.advance(now)
 	r := c.runners[id]
 	if r == nil || !r.connected || r.leaving {
@@ -230,7 +230,7 @@ func (c *Core) Leaving(now hook.Timestamp, id hook.RunID) {
 	}
 	r.leaving = true
 	c.slots -= r.limit.Slots
-	r.limit = Credit{}
+	r.limit = hook.Credit{}
 	c.fleet++
 	c.credit.remove(&r.credit)
 	c.settleRings()

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/hook"
 )
 
 // batchWorld is what a world knows of sinks that batch.
@@ -29,9 +31,9 @@ func (w *world) batch() {
 }
 
 // batchCredit is what a new runner takes of sinks that batch.
-func (w *world) batchCredit() Credit {
+func (w *world) batchCredit() hook.Credit {
 	rnd := w.batching.rnd
-	return Credit{Rows: 1 + rnd.IntN(30), Bytes: int64(500 + rnd.IntN(20_000))}
+	return hook.Credit{Rows: 1 + rnd.IntN(30), Bytes: int64(500 + rnd.IntN(20_000))}
 }
 
 // hasRoom is the model's verdict on an attempt that reaches a runner: it has what it said that it can take.

@@ -11,7 +11,7 @@ type simRunner struct {
 	w         *world
 	id        hook.RunID
 	slots     int
-	batches   Credit // of sinks that batch
+	batches   hook.Credit // of sinks that batch
 	alive     bool
 	connected bool
 	term      int // of the stream
@@ -54,7 +54,7 @@ func (r *simRunner) connect() {
 	}
 	r.connected, r.term = true, w.term
 	w.records[r.id] = 35 * time.Second
-	h := Hello{Types: []string{"http", "sqs"}, Credit: Credit{Slots: r.slots, Rows: r.batches.Rows, Bytes: r.batches.Bytes}}
+	h := Hello{Types: []string{"http", "sqs"}, Credit: hook.Credit{Slots: r.slots, Rows: r.batches.Rows, Bytes: r.batches.Bytes}}
 	for ref, a := range r.running {
 		h.Running = append(h.Running, hook.Running{Lease: ref, Row: a.Delivery.Row, Attempt: a.Attempt, Left: max(0, a.deadline-w.now)})
 	}

@@ -71,7 +71,7 @@ func TestI5_LeasesOfAnEarlierTermStayWithTheirRunner(t *testing.T) {
 	for _, l := range leases {
 		running = append(running, runningOf(l, 20*time.Second))
 	}
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: running})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: running})
 	require.Len(t, r.given, 3, "nothing is leased again")
 	require.Empty(t, r.drops)
 	require.Equal(t, 3, r.core.Stats().Running)
@@ -87,7 +87,7 @@ func TestI5_LeasesOfAnEarlierTermStayWithTheirRunner(t *testing.T) {
 func TestLeasesOfAnEarlierTermCount(t *testing.T) {
 	r, leases := deposed(t, 2)
 	r.holdReads = true
-	r.rejoin(1, Hello{Credit: Credit{Slots: 2}, Running: []hook.Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 2}, Running: []hook.Running{runningOf(leases[0], 20*time.Second), runningOf(leases[1], 20*time.Second)}})
 	busy := r.store(sink("u", "b"), 1, 1)
 	r.core.Backlog(r.now, 0, busy.Key, busy.Start, 0, false)
 	r.pump()
@@ -106,7 +106,7 @@ func TestLeasesOfAnEarlierTermCount(t *testing.T) {
 
 func TestAnAdoptedLeaseEndsWithItsTime(t *testing.T) {
 	r, leases := deposed(t, 1)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.pass(10*time.Second + r.cfg.LeaseMargin - time.Millisecond)
 	require.Empty(t, r.settled)
 	r.pass(time.Millisecond)
@@ -118,9 +118,9 @@ func TestI5_OutcomesOfAnEarlierTermSettleTheirRows(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		r, leases := deposed(t, 1)
 		r.holdReads = held
-		r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+		r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 		if held { // reported twice while its row is being read
-			r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+			r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 		}
 		r.holdReads = false
 		r.pump()
@@ -134,7 +134,7 @@ func TestI5_OutcomesOfAnEarlierTermSettleTheirRows(t *testing.T) {
 func TestAnOutcomeThatOvertakesTheAdoptionOfItsLease(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.reportAs(runnerID(1), leases[0], hook.Outcome{Class: hook.Delivered})
 	r.holdReads = false
 	r.pump()
@@ -148,7 +148,7 @@ func TestAnOutcomeThatOvertakesTheAdoptionOfItsLease(t *testing.T) {
 func TestI5_ASecondHelloDuringAnAdoptionKeepsTheLease(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	h := Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
+	h := Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
 	r.rejoin(1, h)
 	r.lost(1)
 	r.rejoin(1, h)
@@ -174,9 +174,9 @@ func TestALeaseOfAnEarlierTermWhoseRowMovedOn(t *testing.T) {
 				d := *r.rows[leases[0].Delivery.Ref()]
 				move(r, &d)
 				r.rows[d.Ref()] = &d
-				h := Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
+				h := Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}}
 				if class != 0 {
-					h = Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: class})}}
+					h = Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: class})}}
 				}
 				r.rejoin(1, h)
 				if class == 0 {
@@ -210,7 +210,7 @@ func TestALateSuccessNeedsNoRoomInTheWindows(t *testing.T) {
 	r.join(2, 1)
 	r.accept(sink("t", "b"), 1, 1)
 	require.Equal(t, 1, r.core.Stats().Claimed)
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Delivered})}})
 	require.NotContains(t, r.rows, d.Ref())
 	r.deliver()
 	require.Len(t, r.given, 2, "delivered once")
@@ -229,7 +229,7 @@ func TestALateSuccessOfAnEarlierTermFindsARowThatWasLeftToAScan(t *testing.T) {
 	failed := r.leases[0].Delivery.Hook
 	r.first(hook.Transient)
 	old := leases[b2i(leases[0].Delivery.Hook == failed)]
-	r.rejoin(1, Hello{Credit: Credit{Slots: 1}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Delivered})}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 1}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Delivered})}})
 	r.holdReads = false
 	r.pump()
 	require.NotContains(t, r.rows, old.Delivery.Ref())
@@ -241,7 +241,7 @@ func TestALateSuccessOfAnEarlierTermFindsARowThatWasLeftToAScan(t *testing.T) {
 func TestAnAdoptedRowThatTheStoreCannotReadIsReadAgain(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 10*time.Second)}})
 	r.core.ReadFailed(r.now, r.reads[0])
 	r.reads, r.holdReads = nil, false
 	r.pump()
@@ -254,7 +254,7 @@ func TestAnAdoptedRowThatTheStoreCannotReadIsReadAgain(t *testing.T) {
 func TestAnAdoptionWhoseRunnerIsLostMeanwhile(t *testing.T) {
 	r, leases := deposed(t, 1)
 	r.holdReads = true
-	r.rejoin(1, Hello{Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 30*time.Second)}})
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], 30*time.Second)}})
 	r.lost(1)
 	r.pass(r.cfg.Grace)
 	r.holdReads = false
@@ -270,7 +270,7 @@ func TestI11_LeasesOfRowsThatAreGoneLeaveNothing(t *testing.T) {
 	r, leases := deposed(t, 2)
 	clear(r.rows)
 	r.rejoin(1, Hello{
-		Credit: Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], time.Second)},
+		Credit: hook.Credit{Slots: 10}, Running: []hook.Running{runningOf(leases[0], time.Second)},
 		Reports: []hook.Report{reportOf(leases[1], hook.Outcome{Class: hook.Delivered})},
 	})
 	require.Len(t, r.drops, 1)
