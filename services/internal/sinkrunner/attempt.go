@@ -56,7 +56,11 @@ func (r *Runner) start(leases []*lease) {
 
 // fetch reads what all that has queued needs in one call. Where something of it cannot be read, that alone fails.
 func (r *Runner) fetch(ctx context.Context, batch [][]*lease) ([]ferry.Result[[]found], error) {
-	var rows []hook.Row
+	n := 0
+	for _, leases := range batch {
+		n += len(leases)
+	}
+	rows := make([]hook.Row, 0, n)
 	for _, leases := range batch {
 		for _, l := range leases {
 			rows = append(rows, l.Row)

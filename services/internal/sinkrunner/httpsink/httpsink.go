@@ -53,6 +53,8 @@ type Sink struct {
 	pools   *pools
 	metrics *metrics
 	buffers sync.Pool // of *[bufferSize]byte, for reading answers
+	targets memo[string, *url.URL]
+	signers memo[string, *signer]
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -74,12 +76,12 @@ func (s *Sink) Close() { s.pools.close() }
 // be closed; and no redirect is followed. The status decides, whatever becomes of the rest of the response.
 func (s *Sink) Deliver(ctx context.Context, d *sink.Delivery) hook.Outcome {
 	set := &d.Sink.HTTP
-	target, err := s.policy.CheckURL(set.URL)
+	target, err := s.targets.of(set.URL, s.policy.CheckURL)
 	if err != nil {
 		return permanent(err.Error())
 	}
 	id := d.Hook.ID.String()
-	signature, fault := sign(set, id, d.Hook.Body, time.Now())
+	signature, fault := s.sign(set, id, d.Hook.Body, time.Now())
 	if fault != "" {
 		return permanent(fault)
 	}
@@ -92,11 +94,11 @@ func (s *Sink) Deliver(ctx context.Context, d *sink.Delivery) hook.Outcome {
 }
 
 // exchange sends the request and judges what comes back within the sink's timeout.
-func (s *Sink) exchange(ctx context.Context, t http.RoundTripper, r *http.Request, d *sink.Delivery) hook.Outcome {
+func (s *Sink) exchange(ctx context.Context, t http.RoundTripper, r http.Request, d *sink.Delivery) hook.Outcome {
 	set := &d.Sink.HTTP
 	ctx, cancel := context.WithTimeout(ctx, set.Timeout)
 	defer cancel()
-	response, err := t.RoundTrip(r.WithContext(ctx))
+	response, err := t.RoundTrip(r.WithContext(ctx)) // which copies it
 	if err != nil {
 		return s.failure(ctx, err, set.Timeout)
 	}
@@ -127,9 +129,9 @@ func transient(reason string) hook.Outcome {
 }
 
 // request carries the body so that it can be sent again on another connection.
-func (s *Sink) request(target *url.URL, d *sink.Delivery, id string, signature signature) *http.Request {
+func (s *Sink) request(target *url.URL, d *sink.Delivery, id string, signature signature) http.Request {
 	body := d.Hook.Body
-	r := &http.Request{
+	r := http.Request{
 		Method: method(d.Sink.HTTP.Method), URL: target, Host: target.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: s.header(d, id, signature), ContentLength: int64(len(body)),
