@@ -203,11 +203,11 @@ type runner struct {
 
 func newRunner(t *testing.T) *runner { return &runner{t: t, id: random16()} }
 
-func (r *runner) connect(n *node, slots uint32, running []hook.Running, reports []hook.Report) {
+func (r *runner) connect(n *node, slots int, running []hook.Running, reports []hook.Report) {
 	stream, err := dispatchv1.NewDispatchServiceClient(n.conn).Lease(r.t.Context())
 	require.NoError(r.t, err)
 	hello := wire.Hello{
-		Runner: r.id, Name: "runner", SinkTypes: []string{"log", "http"}, Credit: wire.Credit{Slots: slots},
+		Runner: r.id, Name: "runner", SinkTypes: []string{"log", "http"}, Credit: hook.Credit{Slots: slots},
 		Running: running, Unacknowledged: reports, HighestEpoch: r.epoch,
 	}
 	require.NoError(r.t, stream.Send(&dispatchv1.LeaseRequest{Message: &dispatchv1.LeaseRequest_Hello{Hello: hello.Proto()}}))
