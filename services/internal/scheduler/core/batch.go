@@ -1,9 +1,6 @@
 package core
 
-import (
-	"hash/fnv"
-	"math"
-)
+import "hash/fnv"
 
 // batchRoom says whether the runner can be given one more attempt of a sink that batches.
 func (r *runner) batchRoom(size int64) bool {
@@ -49,12 +46,4 @@ func (c *Core) preferred(k *sinkKey, do func(*runner) bool) (best *runner) {
 }
 
 // mostBatched is the cap on a batching key's attempts at once.
-func (c *Core) mostBatched() int {
-	rows := 1
-	for _, r := range c.runners {
-		if r.connected && !r.leaving && r.limit.Rows < math.MaxInt32 {
-			rows += r.limit.Rows
-		}
-	}
-	return rows
-}
+func (c *Core) mostBatched() int { return 1 + c.rows }

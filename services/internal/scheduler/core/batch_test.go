@@ -125,3 +125,22 @@ func TestAKeyThatNoRunnerTakesKeepsNobodyElseWaiting(t *testing.T) {
 	r.joinBatching(2, hook.Credit{Rows: 3, Bytes: 1 << 20})
 	require.Equal(t, 3, r.running(queueSink("t", "a")))
 }
+
+func TestTheCapOfAKeyThatBatchesFollowsTheRunnersCredit(t *testing.T) {
+	r := batching(t, nil)
+	most := func() int { return r.core.mostBatched() }
+	r.joinBatching(1, hook.Credit{Rows: 20})
+	r.joinBatching(2, hook.Credit{Rows: 30})
+	require.Equal(t, 51, most())
+	r.joinBatching(2, hook.Credit{Rows: 5})
+	require.Equal(t, 26, most(), "another hello replaces the first")
+	r.core.Credit(r.now, runnerID(1), hook.Credit{Rows: 7})
+	require.Equal(t, 13, most())
+	r.core.Leaving(r.now, runnerID(1))
+	require.Equal(t, 6, most())
+	r.lost(1)
+	r.lost(2)
+	require.Equal(t, 1, most())
+	r.joinBatching(2, hook.Credit{Rows: 9})
+	require.Equal(t, 10, most())
+}

@@ -18,7 +18,7 @@ type Limits struct {
 	Concurrency      int   // attempts at once; 0 is half of the global value, at least 1
 }
 
-// Config is what an operator sets. It can be replaced while running.
+// Config is what an operator sets. It can be replaced while running, all but Batching.
 type Config struct {
 	Batch            int // rows that scans ask for at a time
 	MaxInflight      int
@@ -26,7 +26,7 @@ type Config struct {
 	Concurrency      int // attempts at once; 0 is what the runners can take
 	SinkConcurrency  int // attempts at once per sink key; 0 is no cap
 	// Batching sink types wait for their batch's answer, and are not held to any of the three: windows and the runners'
-	// credit bound them.
+	// credit bound them. A fact of the types, it is read once for each key: attempts end as what they were begun as.
 	Batching       map[string]bool
 	AttemptTimeout time.Duration
 	LeaseMargin    time.Duration // by which a lease outlives the attempt's time-out
@@ -81,6 +81,7 @@ type Core struct {
 
 	runners   map[hook.RunID]*runner
 	slots     int // of all connected runners
+	rows      int // of theirs, for attempts of sinks that batch
 	credit    ring[*runner]
 	batching  ring[*sinkKey] // of sinks that batch, that could start an attempt
 	fleet     uint64         // changes of the connected runners

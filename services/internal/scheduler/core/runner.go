@@ -79,21 +79,26 @@ func (c *Core) Joined(now hook.Timestamp, id hook.RunID, h Hello) {
 }
 
 func (c *Core) connect(r *runner, h Hello) {
-	if r.connected {
-		c.slots -= r.limit.Slots
-	} else if c.slots == 0 {
+	if !r.connected && c.slots == 0 {
 		c.beginGently()
 	}
 	r.types = make(map[string]bool, len(h.Types))
 	for _, t := range h.Types {
 		r.types[t] = true
 	}
-	r.connected, r.leaving, r.limit = true, false, h.Credit
-	c.slots += r.limit.Slots
+	r.connected, r.leaving = true, false
+	c.grant(r, h.Credit)
 	c.fleet++
 	c.credit.set(&r.credit, r.room())
 	c.freed = true
 	c.settleRings()
+}
+
+// grant sets what a runner can take: nothing while it is away or about to be.
+func (c *Core) grant(r *runner, limit hook.Credit) {
+	c.slots += limit.Slots - r.limit.Slots
+	c.rows += limit.Rows - r.limit.Rows
+	r.limit = limit
 }
 
 // resume goes on with a lease that the runner still works on.
@@ -214,8 +219,7 @@ func (c *Core) Credit(now hook.Timestamp, id hook.RunID, limit hook.Credit) {
 	if r == nil || !r.connected || r.leaving {
 		return
 	}
-	c.slots += limit.Slots - r.limit.Slots
-	r.limit = limit
+	c.grant(r, limit)
 	c.credit.set(&r.credit, r.room())
 	c.freed = true
 	c.settleRings()
@@ -229,8 +233,7 @@ func (c *Core) Leaving(now hook.Timestamp, id hook.RunID) {
 		return
 	}
 	r.leaving = true
-	c.slots -= r.limit.Slots
-	r.limit = hook.Credit{}
+	c.grant(r, hook.Credit{})
 	c.fleet++
 	c.credit.remove(&r.credit)
 	c.settleRings()
@@ -245,7 +248,7 @@ func (c *Core) Lost(now hook.Timestamp, id hook.RunID) {
 		return
 	}
 	r.connected = false
-	c.slots -= r.limit.Slots
+	c.grant(r, hook.Credit{})
 	c.fleet++
 	c.credit.remove(&r.credit)
 	c.settleRings()
