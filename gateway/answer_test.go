@@ -3,8 +3,10 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,6 +166,48 @@ func TestReadyFollowsTheHealthOfThePeers(t *testing.T) {
 
 	a.scheduler.Stop()
 	require.Equal(t, http.StatusServiceUnavailable, a.do(http.MethodGet, "/ready", "").status)
+}
+
+func TestReadyNamesWhatTheSchedulersProcessMisses(t *testing.T) {
+	s := &scheduler{ready: func() (*adminv1.ReadyResponse, error) {
+		return &adminv1.ReadyResponse{Missing: map[string]string{"store": "write_failed"}}, nil
+	}}
+	a := serve(t, s)
+	res := a.do(http.MethodGet, "/ready", "")
+	require.Equal(t, http.StatusServiceUnavailable, res.status)
+	require.JSONEq(t, `{"status":"unavailable","instance":"test","error":"not_ready","store":"write_failed"}`, res.body)
+	s.ready = func() (*adminv1.ReadyResponse, error) { return &adminv1.ReadyResponse{}, nil }
+	require.JSONEq(t, `{"status":"ok","instance":"test"}`, a.do(http.MethodGet, "/ready", "").body)
+}
+
+// A page that gives its own name the address of this machine is of one site with the API.
+func TestAHostThatIsNotThisMachineIsRefused(t *testing.T) {
+	a := serve(t, &scheduler{})
+	ask := func(host string) reply {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/health", nil)
+		require.NoError(t, err)
+		req.Host = host
+		res, err := a.client.Do(req)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, res.Body.Close()) }()
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return reply{res.StatusCode, res.Header, strings.TrimSpace(string(body))}
+	}
+	for _, host := range []string{
+		"localhost", "localhost:4002", "LocalHost.", "127.0.0.1:4002", "127.8.8.8", "[::1]:4002", "[::1]", "::1",
+		"[::ffff:127.0.0.1]:1", "admin.example", "Admin.Example:4002",
+	} {
+		require.Equal(t, http.StatusOK, ask(host).status, host)
+	}
+	for _, host := range []string{
+		"evil.example", "evil.example:4002", "localhost.evil.example", "127.0.0.1.evil.example", "admin.example.evil.example",
+		"10.0.0.1", "[2001:db8::1]:4002", "0.0.0.0",
+	} {
+		res := ask(host)
+		require.Equal(t, http.StatusForbidden, res.status, host)
+		require.JSONEq(t, `{"error":"forbidden","message":"the header Host names neither this machine nor one of admin.hosts"}`, res.body)
+	}
 }
 
 func TestReadyNamesAnotherPeerThatIsDown(t *testing.T) {

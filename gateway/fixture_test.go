@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -36,15 +37,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type scheduler struct {
 	adminv1.UnimplementedSourceServiceServer
 	adminv1.UnimplementedDeadLetterServiceServer
+	adminv1.UnimplementedProcessServiceServer
 	eventv1.UnimplementedEventServiceServer
 
 	create func(*adminv1.CreateSourceRequest) (*adminv1.CreateSourceResponse, error)
 	get    func(context.Context, *adminv1.GetSourceRequest) (*adminv1.GetSourceResponse, error)
 	update func(*adminv1.UpdateSourceRequest) (*adminv1.UpdateSourceResponse, error)
-	remove func(*adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error)
+	remove func(context.Context, *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error)
 	list   func(*adminv1.ListSourcesRequest) (*adminv1.ListSourcesResponse, error)
 	dead   func(*adminv1.ListDeadLettersRequest) (*adminv1.ListDeadLettersResponse, error)
 	watch  func(*eventv1.WatchRequest, grpc.ServerStreamingServer[eventv1.WatchResponse]) error
+
+	ready func() (*adminv1.ReadyResponse, error)
 
 	health *health.Server
 	others map[string]grpc.ClientConnInterface
@@ -75,7 +79,7 @@ func (s *scheduler) DeleteSource(ctx context.Context, r *adminv1.DeleteSourceReq
 	if s.remove == nil {
 		return s.UnimplementedSourceServiceServer.DeleteSource(ctx, r)
 	}
-	return s.remove(r)
+	return s.remove(ctx, r)
 }
 
 func (s *scheduler) ListSources(ctx context.Context, r *adminv1.ListSourcesRequest) (*adminv1.ListSourcesResponse, error) {
@@ -90,6 +94,13 @@ func (s *scheduler) ListDeadLetters(ctx context.Context, r *adminv1.ListDeadLett
 		return s.UnimplementedDeadLetterServiceServer.ListDeadLetters(ctx, r)
 	}
 	return s.dead(r)
+}
+
+func (s *scheduler) Ready(ctx context.Context, r *adminv1.ReadyRequest) (*adminv1.ReadyResponse, error) {
+	if s.ready == nil {
+		return s.UnimplementedProcessServiceServer.Ready(ctx, r)
+	}
+	return s.ready()
 }
 
 func (s *scheduler) Watch(r *eventv1.WatchRequest, stream grpc.ServerStreamingServer[eventv1.WatchResponse]) error {
@@ -113,6 +124,7 @@ func serve(t *testing.T, s *scheduler, mend ...func(*gateway.Config)) *api {
 	server := grpc.NewServer()
 	adminv1.RegisterSourceServiceServer(server, s)
 	adminv1.RegisterDeadLetterServiceServer(server, s)
+	adminv1.RegisterProcessServiceServer(server, s)
 	eventv1.RegisterEventServiceServer(server, s)
 	s.health = health.NewServer()
 	s.health.SetServingStatus(adminv1.SourceService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
@@ -141,14 +153,25 @@ func serve(t *testing.T, s *scheduler, mend ...func(*gateway.Config)) *api {
 	core, logs := observer.New(zap.InfoLevel)
 	registry := prometheus.NewRegistry()
 	handler, err := gateway.New(cfg, gateway.Deps{
-		Admin: conn, Leader: conn, Others: s.others,
+		Admin: conn, Leader: marked{conn}, Others: s.others,
 		MetricsHandler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Metrics: registry, Log: zap.New(core),
 	})
 	require.NoError(t, err)
-	web := httptest.NewServer(handler)
+	web := httptest.NewServer(gateway.OnlyHosts(handler, "admin.example"))
 	t.Cleanup(web.Close)
 	t.Cleanup(web.CloseClientConnections)
 	return &api{t: t, url: web.URL, client: web.Client(), logs: logs, scheduler: server}
+}
+
+// marked is the connection to the leader: it says so to the fake scheduler, which is all of them.
+type marked struct{ grpc.ClientConnInterface }
+
+func (m marked) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return m.ClientConnInterface.Invoke(metadata.AppendToOutgoingContext(ctx, "leader", "yes"), method, args, reply, opts...)
+}
+
+func leads(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, "leader")) > 0
 }
 
 type reply struct {

@@ -33,7 +33,8 @@ type Config struct {
 	// CallTimeout bounds one call to a scheduler, and so a request, an open event stream apart. Default 30 s, since the
 	// deletion of a source waits for commits that are under way; more than 0.
 	CallTimeout time.Duration
-	// ReadyTimeout bounds the health check behind GET /ready. Default 2 s; more than 0.
+	// ReadyTimeout bounds the checks behind GET /ready. Default 3 s, since a peer asks its store for up to 2 s; more
+	// than 0.
 	ReadyTimeout time.Duration
 	// StreamWriteTimeout bounds the sending of one event to a client that reads too slowly; past it the stream is cut,
 	// and the client resumes. Default 30 s; more than 0.
@@ -48,7 +49,7 @@ func Default() Config {
 	return Config{
 		MaxBodyBytes:       64 << 10,
 		CallTimeout:        30 * time.Second,
-		ReadyTimeout:       2 * time.Second,
+		ReadyTimeout:       3 * time.Second,
 		StreamWriteTimeout: 30 * time.Second,
 		MaxStreams:         256,
 	}
@@ -79,9 +80,9 @@ func (c Config) Validate() error {
 // Deps is what the gateway works with. The connections stay the caller's, who closes them after the last request. Dial
 // them with a MaxCallRecvMsgSize that holds all sources of a tenant, which are listed in one message.
 type Deps struct {
-	// Admin reaches any scheduler. It serves the sources, the dead letters and the health behind GET /ready.
+	// Admin reaches any scheduler. It serves the sources, the dead letters and what is behind GET /ready.
 	Admin grpc.ClientConnInterface
-	// Leader reaches the leading scheduler alone. It serves the events.
+	// Leader reaches the leading scheduler alone. It serves the events, and deletions that take deliveries along.
 	Leader grpc.ClientConnInterface
 	// Others are asked for their overall health by GET /ready, under their names, and for nothing else. May be empty.
 	Others map[string]grpc.ClientConnInterface
@@ -157,11 +158,31 @@ func newTranslator(cfg Config, d Deps) (*runtime.ServeMux, error) {
 	// The registrations keep the context for nothing: with clients of ours there is no connection to close.
 	ctx := context.Background()
 	return mux, errors.Join(
-		adminv1.RegisterSourceServiceHandlerClient(ctx, mux, adminv1.NewSourceServiceClient(d.Admin)),
+		adminv1.RegisterSourceServiceHandlerClient(ctx, mux, newSources(d)),
 		adminv1.RegisterDeadLetterServiceHandlerClient(ctx, mux, adminv1.NewDeadLetterServiceClient(d.Admin)),
 		adminv1.RegisterHookServiceHandlerClient(ctx, mux, adminv1.NewHookServiceClient(d.Admin)),
 		eventv1.RegisterEventServiceHandlerClient(ctx, mux, watcher{eventv1.NewEventServiceClient(d.Leader), cfg.CallTimeout}),
 	)
+}
+
+// sources sends the calls that the leader alone serves to the leader.
+type sources struct {
+	adminv1.SourceServiceClient
+	leader adminv1.SourceServiceClient
+}
+
+func newSources(d Deps) sources {
+	return sources{adminv1.NewSourceServiceClient(d.Admin), adminv1.NewSourceServiceClient(d.Leader)}
+}
+
+// DeleteSource asks the leader where deliveries are to be moved.
+func (s sources) DeleteSource(
+	ctx context.Context, req *adminv1.DeleteSourceRequest, opts ...grpc.CallOption,
+) (*adminv1.DeleteSourceResponse, error) {
+	if req.GetDeliveries() != "" {
+		return s.leader.DeleteSource(ctx, req, opts...)
+	}
+	return s.SourceServiceClient.DeleteSource(ctx, req, opts...)
 }
 
 // sameOrigin refuses what a browser sends from a page of another site: the API listens on loopback, where any page

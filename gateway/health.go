@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 )
@@ -23,11 +25,13 @@ func health(cfg Config) http.Handler {
 }
 
 // ready answers 200 while a scheduler serves the admin API, whether or not one leads (sources and dead letters can be
-// read then; only the events need the leader), and every other peer is healthy. Else the answer names who is not.
+// read then; only the events need the leader), that scheduler's process misses nothing, and every other peer is healthy.
+// Else the answer names who is not, and what is missing.
 type ready struct {
 	instance string
 	timeout  time.Duration
 	peers    []peer
+	process  adminv1.ProcessServiceClient
 }
 
 type peer struct {
@@ -38,7 +42,7 @@ type peer struct {
 }
 
 func newReady(cfg Config, d Deps) ready {
-	h := ready{instance: cfg.Instance, timeout: cfg.ReadyTimeout}
+	h := ready{instance: cfg.Instance, timeout: cfg.ReadyTimeout, process: adminv1.NewProcessServiceClient(d.Admin)}
 	h.peers = append(h.peers, peer{
 		"scheduler", healthv1.NewHealthClient(d.Admin), adminv1.SourceService_ServiceDesc.ServiceName, "dispatch_unavailable",
 	})
@@ -52,16 +56,36 @@ func newReady(cfg Config, d Deps) ready {
 func (h ready) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
-	body := map[string]any{"status": "ok", "instance": h.instance}
+	body := map[string]any{}
 	httpStatus := http.StatusOK
-	for _, p := range h.peers {
-		if !p.serves(ctx) {
-			httpStatus = http.StatusServiceUnavailable
-			body["status"], body["error"], body[p.name] = "unavailable", "not_ready", p.word
-			w.Header().Set("Retry-After", "1")
-		}
+	for name, word := range h.missing(ctx) {
+		httpStatus = http.StatusServiceUnavailable
+		body[name] = word
+	}
+	body["status"], body["instance"] = "ok", h.instance
+	if httpStatus != http.StatusOK {
+		body["status"], body["error"] = "unavailable", "not_ready"
+		w.Header().Set("Retry-After", "1")
 	}
 	answer(w, httpStatus, body)
+}
+
+// missing is what keeps the deployment from its work, as words by name.
+func (h ready) missing(ctx context.Context) map[string]string {
+	missing := map[string]string{}
+	process, err := h.process.Ready(ctx, &adminv1.ReadyRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented { // a scheduler of an earlier version
+		missing["scheduler"] = "dispatch_unavailable"
+	}
+	for name, word := range process.GetMissing() {
+		missing[name] = word
+	}
+	for _, p := range h.peers {
+		if !p.serves(ctx) {
+			missing[p.name] = p.word
+		}
+	}
+	return missing
 }
 
 func (p peer) serves(ctx context.Context) bool {

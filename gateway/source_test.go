@@ -73,7 +73,7 @@ func TestGetUpdateAndDeleteNameTheSourceByItsURL(t *testing.T) {
 			names = append(names, "update "+r.GetTenant()+"/"+r.GetName())
 			return &adminv1.UpdateSourceResponse{Source: r.GetSource()}, nil
 		},
-		remove: func(r *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error) {
+		remove: func(_ context.Context, r *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error) {
 			names = append(names, "delete "+r.GetTenant()+"/"+r.GetName())
 			return &adminv1.DeleteSourceResponse{}, nil
 		},
@@ -85,6 +85,23 @@ func TestGetUpdateAndDeleteNameTheSourceByItsURL(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, res.status)
 	require.Empty(t, res.body)
 	require.Equal(t, []string{"get acme/s", "update acme/s", "delete acme/s"}, names)
+}
+
+func TestADeletionThatTakesDeliveriesAlongIsTheLeaders(t *testing.T) {
+	var deliveries []string
+	var led []bool
+	a := serve(t, &scheduler{remove: func(ctx context.Context, r *adminv1.DeleteSourceRequest) (*adminv1.DeleteSourceResponse, error) {
+		deliveries, led = append(deliveries, r.GetDeliveries()), append(led, leads(ctx))
+		return &adminv1.DeleteSourceResponse{}, nil
+	}})
+	for _, query := range []string{"", "?deliveries=dead_letter", "?deliveries=other"} {
+		res := a.do(http.MethodDelete, "/v1/tenants/acme/sources/s"+query, "")
+		require.Equal(t, http.StatusNoContent, res.status)
+	}
+	require.Equal(t, []string{"", "dead_letter", "other"}, deliveries, "the scheduler judges the value")
+	require.Equal(t, []bool{false, true, true}, led)
+	res := a.do(http.MethodDelete, "/v1/tenants/acme/sources/s?deliveries=a&deliveries=b", "")
+	require.JSONEq(t, `{"error":"invalid_filter","field":"deliveries"}`, res.body)
 }
 
 func TestAnEmptyListIsAList(t *testing.T) {

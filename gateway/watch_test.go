@@ -191,7 +191,7 @@ func TestAClientThatDoesNotReadLosesItsStream(t *testing.T) {
 	}}, func(c *gateway.Config) { c.StreamWriteTimeout = 50 * time.Millisecond })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
 	require.NoError(t, err)
-	_, err = io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	require.Error(t, <-ended)
 	require.NoError(t, conn.Close())
