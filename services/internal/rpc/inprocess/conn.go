@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -47,24 +49,55 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// watch follows the service's health until the connection is closed or the server stops. A server without a health
-// service serves everything.
+// A watch that ends is opened again after a pause that doubles from firstPause up to lastPause, until one is answered.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// watch follows the service's health until the connection is closed or the server stops. While it cannot, the service
+// does not serve.
 func (c *Conn) watch(service string) {
 	defer c.set(false)
+	pause := firstPause
+	for {
+		answered, err := c.follow(service)
+		c.set(false)
+		if errors.Is(err, errStopping) {
+			return
+		}
+		if answered {
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+			return
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// follow takes over what one watch says until it ends. A server without a health service serves everything.
+func (c *Conn) follow(service string) (answered bool, err error) {
 	s, err := c.open(c.ctx, healthpb.Health_Watch_FullMethodName)
 	if status.Code(err) == codes.Unimplemented {
 		c.set(true)
 		<-c.ctx.Done()
-		return
+		return true, errClosing
 	}
-	if err != nil || s.SendMsg(&healthpb.HealthCheckRequest{Service: service}) != nil {
-		return
+	if err != nil {
+		return false, err
+	}
+	if err := s.SendMsg(&healthpb.HealthCheckRequest{Service: service}); err != nil {
+		return false, err
 	}
 	for {
 		var m healthpb.HealthCheckResponse
-		if s.RecvMsg(&m) != nil {
-			return
+		if err := s.RecvMsg(&m); err != nil {
+			return answered, err
 		}
+		answered = true
 		c.set(m.GetStatus() == healthpb.HealthCheckResponse_SERVING)
 	}
 }
@@ -110,18 +143,26 @@ type options struct {
 	headers, trailer []grpc.CallOption
 }
 
-func read(list []grpc.CallOption) (o options) {
+// read refuses options that would change a call and are not understood: they must not be lost in silence.
+func read(list []grpc.CallOption) (o options, err error) {
 	for _, one := range list {
 		switch one := one.(type) {
+		case grpc.EmptyCallOption, grpc.StaticMethodCallOption: // say nothing about the call
 		case grpc.FailFastCallOption:
 			o.wait = !one.FailFast
 		case grpc.HeaderCallOption:
 			o.headers = append(o.headers, one)
 		case grpc.TrailerCallOption:
 			o.trailer = append(o.trailer, one)
+		default:
+			return o, notUnderstood(one)
 		}
 	}
-	return o
+	return o, nil
+}
+
+func notUnderstood(o grpc.CallOption) error {
+	return status.Errorf(codes.Internal, "call option %T is not understood within a process", o)
 }
 
 // report fills in what the options of a unary call ask for.
@@ -136,7 +177,10 @@ func (o options) report(c *call) {
 
 // Invoke implements grpc.ClientConnInterface.
 func (c *Conn) Invoke(ctx context.Context, method string, request, answer any, list ...grpc.CallOption) error {
-	o := read(list)
+	o, err := read(list)
+	if err != nil {
+		return err
+	}
 	if err := c.ready(ctx, o.wait); err != nil {
 		return err
 	}
@@ -159,9 +203,17 @@ func (c *Conn) Invoke(ctx context.Context, method string, request, answer any, l
 	return err
 }
 
-// NewStream implements grpc.ClientConnInterface.
+// NewStream implements grpc.ClientConnInterface. A stream has methods for its headers and trailers, and takes no options
+// for them.
 func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, list ...grpc.CallOption) (grpc.ClientStream, error) {
-	if err := c.ready(ctx, read(list).wait); err != nil {
+	o, err := read(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range slices.Concat(o.headers, o.trailer) {
+		return nil, notUnderstood(one)
+	}
+	if err := c.ready(ctx, o.wait); err != nil {
 		return nil, err
 	}
 	return c.open(ctx, method)

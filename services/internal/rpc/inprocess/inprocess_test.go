@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -353,64 +352,6 @@ func TestAStreamsMessagesAreSharedAndTheirFieldsAreAll(t *testing.T) {
 		m, err := stream.Recv()
 		require.NoError(t, err)
 		require.Equal(t, sent.String(), m.String())
-	})
-}
-
-func TestCallsGoWhereTheServiceServes(t *testing.T) {
-	const name = "ankusa.event.v1.EventService"
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{watch: func(_ *eventv1.WatchRequest, stream watching) error {
-			<-stream.Context().Done()
-			return nil
-		}}
-		server, stop := serve(s)
-		states := health.NewServer()
-		healthpb.RegisterHealthServer(server, states)
-		conn := server.Connect(name)
-		client := eventv1.NewEventServiceClient(conn)
-		_, err := client.Watch(t.Context(), &eventv1.WatchRequest{})
-		require.Equal(t, codes.Unavailable, status.Code(err))
-		brief, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = client.Watch(brief, &eventv1.WatchRequest{}, grpc.WaitForReady(true))
-		require.Equal(t, codes.DeadlineExceeded, status.Code(err))
-
-		time.AfterFunc(time.Minute, func() { states.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING) })
-		began := time.Now()
-		stream, err := client.Watch(t.Context(), &eventv1.WatchRequest{}, grpc.WaitForReady(true))
-		require.NoError(t, err)
-		require.Equal(t, time.Minute, time.Since(began))
-
-		states.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
-		synctest.Wait()
-		_, err = client.Watch(t.Context(), &eventv1.WatchRequest{})
-		require.Equal(t, codes.Unavailable, status.Code(err))
-		require.NoError(t, stream.Context().Err(), "what has begun goes on")
-		states.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
-		fresh := server.Connect(name)
-		_, err = eventv1.NewEventServiceClient(fresh).Watch(t.Context(), &eventv1.WatchRequest{})
-		require.NoError(t, err, "a new connection asks before it answers")
-		require.NoError(t, fresh.Close())
-		require.NoError(t, conn.Close())
-		_, err = stream.Recv()
-		require.Equal(t, codes.Canceled, status.Code(err))
-		_, err = client.Watch(t.Context(), &eventv1.WatchRequest{}, grpc.WaitForReady(true))
-		require.Equal(t, codes.Canceled, status.Code(err))
-		stop()
-	})
-}
-
-func TestAServerWithoutHealthServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, stop := serve(&service{notify: echo})
-		conn := server.Connect("anything")
-		stream, err := dispatchv1.NewDispatchServiceClient(conn).Notify(t.Context(), grpc.WaitForReady(true))
-		require.NoError(t, err)
-		require.NoError(t, stream.CloseSend())
-		_, err = stream.Recv()
-		require.Equal(t, codes.Aborted, status.Code(err))
-		require.NoError(t, conn.Close())
-		stop()
 	})
 }
 
