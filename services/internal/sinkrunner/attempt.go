@@ -35,23 +35,29 @@ func (r *Runner) start(leases []*lease) {
 	if len(leases) == 0 {
 		return
 	}
-	r.attempts.Add(len(leases))
 	err := r.reads.Submit(leases, func(all []found, err error) {
 		for i, l := range leases {
 			f := found{err: err}
 			if err == nil {
 				f = all[i]
 			}
-			r.workers.do(l, f)
+			if !r.workers.do(l, f) {
+				r.decline(l)
+			}
 		}
 	})
 	if err == nil {
 		return
 	}
 	for _, l := range leases { // the reads are closed
-		r.book.finish(l, notStarted("runner stopping"))
-		r.attempts.Done()
+		r.decline(l)
 	}
+}
+
+// decline ends an attempt that comes when the runner has stopped.
+func (r *Runner) decline(l *lease) {
+	r.book.finish(l, notStarted("runner stopping"))
+	r.book.done()
 }
 
 // fetch reads what all that has queued needs in one call. Where something of it cannot be read, that alone fails.
@@ -101,7 +107,7 @@ func unavailable(err error) bool {
 
 // attempt turns a lease into an outcome, whatever happens on the way.
 func (r *Runner) attempt(l *lease, f found) {
-	defer r.attempts.Done()
+	defer r.book.done()
 	if f.err == nil && f.Epoch > l.Lease.Epoch {
 		r.log.Info("lease of a deposed leader dropped", zap.Uint64("epoch", l.Lease.Epoch), zap.Uint64("current", f.Epoch))
 		r.book.forget(l, f.Epoch)
@@ -135,7 +141,7 @@ func (r *Runner) run(l *lease, f found) (o hook.Outcome) {
 		return notStarted("store not readable")
 	case f.Delivery == nil || f.Hook == nil:
 		return hook.Outcome{Class: hook.Gone, Reason: "gone"}
-	case l.Err() != nil:
+	case l.ctx.Err() != nil:
 		return notStarted("no time left to start")
 	}
 	src, o := r.source(l)
@@ -151,7 +157,7 @@ func (r *Runner) run(l *lease, f found) (o hook.Outcome) {
 	if destination == nil {
 		return notStarted("no such sink here")
 	}
-	return judge(l, destination.Deliver(l, &sink.Delivery{
+	return judge(l, destination.Deliver(l.ctx, &sink.Delivery{
 		Hook: f.Hook, Source: src, Sink: bound, Attempt: l.Number, ReplayID: l.ReplayID, OrderingKey: l.Row.Lane,
 	}))
 }
@@ -164,9 +170,9 @@ func notStarted(reason string) hook.Outcome {
 func (r *Runner) source(l *lease) (*source.Source, hook.Outcome) {
 	gone := hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"}
 	owner, name, _ := source.SplitID(l.Row.Key.SourceID) // checked when it was read
-	src, err := r.deps.Sources.AtLeast(l, owner, name, l.SourceRevision)
+	src, err := r.deps.Sources.AtLeast(l.ctx, owner, name, l.SourceRevision)
 	if err == nil && src.Incarnation != l.Incarnation { // a copy from before the source was created anew, or the row is
-		src, err = r.deps.Sources.AtLeast(l, owner, name, src.Revision+1)
+		src, err = r.deps.Sources.AtLeast(l.ctx, owner, name, src.Revision+1)
 	}
 	switch {
 	case errors.Is(err, store.ErrSourceNotFound):
@@ -199,10 +205,10 @@ func bind(src *source.Source, key hook.SinkKey) (found *source.Sink) {
 
 // judge replaces the sink's view of an attempt that was ended from here.
 func judge(l *lease, o hook.Outcome) hook.Outcome {
-	if o.Class == hook.Delivered || l.Err() == nil {
+	if o.Class == hook.Delivered || l.ctx.Err() == nil {
 		return o
 	}
-	switch why := context.Cause(l); {
+	switch why := context.Cause(l.ctx); {
 	case errors.Is(why, errTimeout):
 		o.Class, o.Reason = hook.TimedOut, fmt.Sprintf("attempt_timeout %dms", l.limit.Milliseconds())
 	case errors.Is(why, errCut):

@@ -27,24 +27,30 @@ var (
 	errCut     = errors.New("runner stopped")
 )
 
-// lease is one attempt that this runner has accepted, and the context that it runs in, which ends with the lease.
+// lease is one attempt that this runner has accepted.
 type lease struct {
 	wire.Attempt
-	context.Context
+	// ctx is what the attempt runs in: it ends with the lease, with errTimeout as its cause at the deadline.
+	ctx     context.Context
+	stop    context.CancelFunc
 	cancel  context.CancelCauseFunc
-	timer   *time.Timer
 	limit   time.Duration // from its arrival on: the attempt's time-out, or what was left of the lease
 	arrived time.Time
 }
 
-// Deadline implements context.Context.
-func (l *lease) Deadline() (time.Time, bool) { return l.arrived.Add(l.limit), true }
+// newLease opens a lease's time.
+func newLease(a *wire.Attempt) *lease {
+	l := &lease{Attempt: *a, limit: min(a.Timeout, a.Left), arrived: time.Now()}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.ctx, l.stop = context.WithDeadlineCause(l.ctx, l.deadline(), errTimeout)
+	return l
+}
 
-func (l *lease) expire() { l.cancel(errTimeout) }
+func (l *lease) deadline() time.Time { return l.arrived.Add(l.limit) }
 
 // close frees what the lease holds. Its context has ended then, if only by that.
 func (l *lease) close() {
-	l.timer.Stop()
+	l.stop()
 	l.cancel(nil)
 }
 
@@ -63,12 +69,13 @@ type book struct {
 
 	mu       sync.Mutex
 	running  map[hook.Lease]*lease
+	working  int // attempts that were admitted and are not done, those of dropped leases included
 	ended    map[hook.Lease]end
 	outbox   []hook.Lease // ended, and not sent on the stream that is open
 	ends     uint64
 	epoch    uint64 // the highest seen
 	draining bool
-	changed  chan struct{} // closed when a lease or an outcome is gone while draining
+	changed  chan struct{} // closed when a lease, an outcome or an attempt is gone while draining
 }
 
 func newBook(slots int) *book {
@@ -86,8 +93,8 @@ func (b *book) rouse() {
 }
 
 // admit takes a lease that is new, of the given epoch, and within the slots. The others are answered here: one that is
-// known already is ignored, one for which there is no room was not started.
-func (b *book) admit(a *wire.Attempt, begin func(*wire.Attempt) *lease) (*lease, error) {
+// known already is ignored, one for which there is no room was not started. The caller says when the attempt is done.
+func (b *book) admit(a *wire.Attempt) (*lease, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.running)+len(b.ended) > overrun(b.slots) {
@@ -98,7 +105,7 @@ func (b *book) admit(a *wire.Attempt, begin func(*wire.Attempt) *lease) (*lease,
 	if runs || ended || a.Lease.Epoch < b.epoch {
 		return nil, nil
 	}
-	l := begin(a)
+	l := newLease(a)
 	if b.draining || len(b.running) >= b.slots {
 		l.close()
 		reason := "no slot"
@@ -109,7 +116,16 @@ func (b *book) admit(a *wire.Attempt, begin func(*wire.Attempt) *lease) (*lease,
 		return nil, nil
 	}
 	b.running[a.Lease] = l
+	b.working++
 	return l, nil
+}
+
+// done ends the work on a lease that was admitted, whatever became of it.
+func (b *book) done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.working--
+	b.tell()
 }
 
 // finish ends a lease with its outcome. It answers false, and the outcome is nobody's, when the lease was dropped.
@@ -195,9 +211,8 @@ func (b *book) hello(h wire.Hello, now time.Time) wire.Hello {
 	b.outbox = b.outbox[:0]
 	h.Credit, h.HighestEpoch = b.credit(), b.epoch
 	for _, l := range b.running {
-		deadline, _ := l.Deadline()
 		h.Running = append(h.Running, hook.Running{
-			Lease: l.Lease, Row: l.Row, Attempt: l.Number, Left: max(0, deadline.Sub(now)),
+			Lease: l.Lease, Row: l.Row, Attempt: l.Number, Left: max(0, l.deadline().Sub(now)),
 		})
 	}
 	ends := make([]end, 0, len(b.ended))
@@ -264,11 +279,11 @@ func (b *book) cut() {
 	}
 }
 
-// await returns when a condition on the book holds, or the context has ended.
-func (b *book) await(ctx context.Context, holds func(running, unacknowledged int) bool) {
+// await returns when a condition on the book holds, or the context has ended. It is told of changes while draining.
+func (b *book) await(ctx context.Context, holds func(*book) bool) {
 	for {
 		b.mu.Lock()
-		done, changed := holds(len(b.running), len(b.ended)), b.changed
+		done, changed := holds(b), b.changed
 		b.mu.Unlock()
 		if done {
 			return

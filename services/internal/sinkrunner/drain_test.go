@@ -185,3 +185,25 @@ func TestI11_ARunnerWhoseOutcomesAreNotAcknowledgedTakesNoMore(t *testing.T) {
 		require.EqualValues(t, slots, again.next().GetCredit().GetSlots())
 	})
 }
+
+func TestAStopWaitsForAMessageThatWasHalfTaken(t *testing.T) {
+	inBubble(t, func(c *Config) { c.Drain = 0 }, func(h *harness) {
+		f := h.joined(1)
+		half := attempt(1)
+		l, err := h.runner.book.admit(&half)
+		require.NoError(t, err)
+		h.stop()
+		require.True(t, isGoodbye(f.next()))
+		time.Sleep(10 * time.Second)
+		require.False(t, h.runner.workers.closed, "an attempt was admitted that has not begun")
+		h.runner.start([]*lease{l})
+		o := f.reports(1)[0].Outcome
+		require.Equal(t, hook.NotStarted, o.Class)
+		require.Equal(t, "runner stopping", o.Reason)
+		require.Zero(t, h.sink.count())
+		f.settle(half.Lease)
+		synctest.Wait()
+		require.True(t, h.runner.workers.closed)
+		require.Len(t, h.ended, 1)
+	})
+}

@@ -17,7 +17,6 @@ import (
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
-	"ankusa.dev/services/internal/wire"
 )
 
 // Runner runs attempts for whichever scheduler leads. Use New, and Run once.
@@ -33,8 +32,6 @@ type Runner struct {
 	book      *book
 	reads     *ferry.Batcher[[]*lease, []found]
 	workers   *workers
-	// attempts that run, those of dropped leases included.
-	attempts sync.WaitGroup
 }
 
 // New makes a runner and registers its metrics. Until Run is called it does nothing.
@@ -104,18 +101,18 @@ func (r *Runner) Ready(context.Context) error {
 func (r *Runner) finish() {
 	r.book.drain()
 	background := context.Background()
-	r.within(background, r.config.Drain, func(running, _ int) bool { return running == 0 })
+	r.within(background, r.config.Drain, func(b *book) bool { return len(b.running) == 0 })
 	r.book.cut()
 	_ = r.reads.Close(background) // what is queued is read, and answered by its cut
-	r.attempts.Wait()
+	r.book.await(background, func(b *book) bool { return b.working == 0 })
 	r.workers.close()
-	r.within(background, r.config.Acknowledge, func(_, unacknowledged int) bool { return unacknowledged == 0 })
+	r.within(background, r.config.Acknowledge, func(b *book) bool { return len(b.ended) == 0 })
 	if _, left := r.book.counts(); left > 0 {
 		r.log.Warn("outcomes left unacknowledged", zap.Int("outcomes", left))
 	}
 }
 
-func (r *Runner) within(ctx context.Context, d time.Duration, holds func(running, unacknowledged int) bool) {
+func (r *Runner) within(ctx context.Context, d time.Duration, holds func(*book) bool) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	r.book.await(ctx, holds)
@@ -143,14 +140,6 @@ func (r *Runner) stay(ctx context.Context, done <-chan struct{}) {
 		case <-time.After(wait):
 		}
 	}
-}
-
-// begin opens a lease's time.
-func (r *Runner) begin(a *wire.Attempt) *lease {
-	l := &lease{Attempt: *a, limit: min(a.Timeout, a.Left), arrived: time.Now()}
-	l.Context, l.cancel = context.WithCancelCause(context.Background())
-	l.timer = time.AfterFunc(l.limit, l.expire)
-	return l
 }
 
 // options of the stream: it waits for a leader instead of failing while there is none.

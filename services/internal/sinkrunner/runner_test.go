@@ -186,14 +186,14 @@ func TestI4_ALeaderOfALowerEpochIsRefused(t *testing.T) {
 }
 
 func TestI4_ALeaseOfALowerEpochThanTheHighestSeenIsNotAdmitted(t *testing.T) {
-	b, r := newBook(2), Runner{}
+	b := newBook(2)
 	b.observe(2)
 	a := attempt(1)
-	l, err := b.admit(&a, r.begin)
+	l, err := b.admit(&a)
 	require.NoError(t, err)
 	require.Nil(t, l)
 	a.Lease.Epoch = 2
-	l, err = b.admit(&a, r.begin)
+	l, err = b.admit(&a)
 	require.NoError(t, err)
 	require.True(t, b.finish(l, hook.Outcome{Class: hook.Delivered}))
 }

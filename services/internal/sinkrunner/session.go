@@ -199,7 +199,7 @@ func (r *Runner) leased(p *dispatchv1.Attempts, epoch uint64) error {
 		if attempts[i].Lease.Epoch != epoch {
 			return fmt.Errorf("%w: an attempt of another epoch", wire.ErrMalformed)
 		}
-		l, err := r.book.admit(&attempts[i], r.begin)
+		l, err := r.book.admit(&attempts[i])
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,22 @@
 package sinkrunner
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ankusa.dev/services/internal/wire"
 )
+
+func (w *workers) resting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.idle
+}
 
 func TestWorkersAreKeptForTheNextAttemptsAndNotTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -28,8 +38,56 @@ func TestWorkersAreKeptForTheNextAttemptsAndNotTooMany(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Zero(t, running.Load())
-			require.Equal(t, 2, w.idle)
+			require.Equal(t, 2, w.resting())
 		}
 		w.close()
+	})
+}
+
+func TestAWorkerThatHasNothingToDoForLongEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkers(2, func(*lease, found) {})
+		require.True(t, w.do(nil, found{}))
+		synctest.Wait()
+		time.Sleep(idleTime - time.Second)
+		require.True(t, w.do(nil, found{}))
+		time.Sleep(idleTime - time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, w.resting(), "its time begins anew with each attempt")
+		time.Sleep(time.Second)
+		w.all.Wait() // nobody has closed them
+		require.Zero(t, w.resting())
+		w.close()
+	})
+}
+
+func TestWorkersThatAreClosedTakeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := 0
+		w := newWorkers(2, func(*lease, found) { ran++ })
+		require.True(t, w.do(nil, found{}))
+		w.close()
+		require.False(t, w.do(nil, found{}))
+		require.Equal(t, 1, ran)
+	})
+}
+
+func TestALeaseEndsAtItsDeadlineAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(&wire.Attempt{Timeout: 3 * time.Second, Left: 2 * time.Second})
+		deadline, ok := l.ctx.Deadline()
+		require.True(t, ok)
+		require.Equal(t, 2*time.Second, time.Until(deadline))
+		<-l.ctx.Done()
+		require.Zero(t, time.Until(deadline))
+		require.ErrorIs(t, l.ctx.Err(), context.DeadlineExceeded)
+		require.ErrorIs(t, context.Cause(l.ctx), errTimeout)
+		l.close()
+
+		l = newLease(&wire.Attempt{Timeout: time.Second, Left: time.Second})
+		l.cancel(errCut)
+		require.ErrorIs(t, l.ctx.Err(), context.Canceled)
+		require.ErrorIs(t, context.Cause(l.ctx), errCut)
+		l.close()
 	})
 }
