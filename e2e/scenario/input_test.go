@@ -31,6 +31,16 @@ func TestBadInputIsRefusedAndNothingOfItIsDelivered(t *testing.T) {
 	w := one(t, harness.Options{Settings: s})
 	w.send(load.Config{Workers: 4, Count: 200, Makers: []load.Maker{load.Plain("raw", 500), load.Stripe("pay", stripeSecret)}})
 
+	w.refusesHooks(t)
+	w.refusesRequests(t)
+	w.complete()
+	report := w.finish()
+	require.Equal(t, 200, report.Delivered)
+	require.Equal(t, 200, w.receiver.Attempts(), "and nothing else")
+}
+
+// refusesHooks sends requests that are well formed, for nobody or not signed.
+func (w *world) refusesHooks(t *testing.T) {
 	t.Run("unknown source", func(t *testing.T) {
 		for _, path := range []string{"/webhooks/nobody", "/webhooks/" + strings.Repeat("x", 300), "/webhooks/a.b", "/webhooks/ankusa:lifecycle"} {
 			status, answer := w.post(path, []byte("x"))
@@ -59,6 +69,10 @@ func TestBadInputIsRefusedAndNothingOfItIsDelivered(t *testing.T) {
 			require.Equal(t, map[string]any{"error": "verification_failed", "reason": reason}, answer)
 		}
 	})
+}
+
+// refusesRequests sends what is no request, too large, or too slow.
+func (w *world) refusesRequests(t *testing.T) {
 	t.Run("L30 body over the cap", func(t *testing.T) {
 		status, answer := w.post("/webhooks/raw", make([]byte, bodyCap+1))
 		require.Equal(t, http.StatusRequestEntityTooLarge, status)
@@ -89,10 +103,6 @@ func TestBadInputIsRefusedAndNothingOfItIsDelivered(t *testing.T) {
 		w.raw("POST /webhooks/raw HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf")
 		require.Less(t, time.Since(began), 10*time.Second, "the connection is closed")
 	})
-	w.complete()
-	report := w.finish()
-	require.Equal(t, 200, report.Delivered)
-	require.Equal(t, 200, w.receiver.Attempts(), "and nothing else")
 }
 
 // raw writes bytes and returns all that comes back until the product closes, or answers and stays.

@@ -39,18 +39,24 @@ const module = "ankusa.dev/"
 // yet are left out.
 func Read(root string) (Tree, error) {
 	t := Tree{Packages: map[string]string{}}
+	err := eachFile(root, func(path string) error { return t.add(root, path) })
+	return t, err
+}
+
+// eachFile calls f for every Go file of every module below the root but for directories of generated code.
+func eachFile(root string, f func(path string) error) error {
 	for _, m := range modules {
 		if _, err := os.Stat(filepath.Join(root, m, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := t.walk(root, filepath.Join(root, m)); err != nil {
-			return Tree{}, fmt.Errorf("read module %s: %w", m, err)
+		if err := walk(filepath.Join(root, m), f); err != nil {
+			return fmt.Errorf("read module %s: %w", m, err)
 		}
 	}
-	return t, nil
+	return nil
 }
 
-func (t *Tree) walk(root, dir string) error {
+func walk(dir string, f func(path string) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -63,7 +69,7 @@ func (t *Tree) walk(root, dir string) error {
 		case filepath.Ext(path) != ".go":
 			return nil
 		default:
-			return t.add(root, path)
+			return f(path)
 		}
 	})
 }
