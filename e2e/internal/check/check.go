@@ -110,7 +110,10 @@ type checker struct {
 type bodyOf struct{ source, sha string }
 
 // fate counts the requests that carried one body by what the sender was told.
-type fate struct{ acked, refused, open int }
+type fate struct {
+	acked, refused, open int
+	first                *history.Request
+}
 
 func newChecker(in Input) *checker {
 	c := &checker{in: in, hooks: map[string]*story{}, sent: map[bodyOf]*fate{}}
@@ -139,7 +142,7 @@ func (c *checker) count(r *history.Request) {
 	k := bodyOf{r.Source, r.BodySHA256}
 	f := c.sent[k]
 	if f == nil {
-		f = &fate{}
+		f = &fate{first: r}
 		c.sent[k] = f
 	}
 	switch {

@@ -62,13 +62,10 @@ func (c *checker) requestOf(s *story) *history.Request {
 	if len(s.acks) > 0 || len(s.attempts) == 0 {
 		return firstOf(s.acks)
 	}
-	at := slices.IndexFunc(c.in.Requests, func(r history.Request) bool {
-		return r.Source == s.attempts[0].Source && r.BodySHA256 == s.attempts[0].BodySHA256
-	})
-	if at < 0 {
-		return nil
+	if f := c.sent[bodyOf{s.attempts[0].Source, s.attempts[0].BodySHA256}]; f != nil {
+		return f.first
 	}
-	return &c.in.Requests[at]
+	return nil
 }
 
 func firstOf(acks []*history.Request) *history.Request {
@@ -108,13 +105,16 @@ func (c *checker) lane(l *lane) {
 // walk judges the attempts one after the other and returns the hooks in the order of their first ones.
 func (c *checker) walk(l *lane) (order []string) {
 	seen := map[string]bool{}
+	var open []*history.Attempt // not answered yet
 	for i, a := range l.attempts {
 		if a.OrderingKey != l.key {
 			c.fail(Disordered, a.ID, "of lane %q, delivered with the key %q", l.key, a.OrderingKey)
 		}
+		open = slices.DeleteFunc(open, func(b *history.Attempt) bool { return !b.Answered.After(a.Arrived) })
 		if i == 0 || a.ID != l.attempts[i-1].ID {
-			c.succession(l.attempts[:i], a, seen[a.ID])
+			c.succession(l.attempts[:i], open, a, seen[a.ID])
 		}
+		open = append(open, a)
 		if !seen[a.ID] {
 			seen[a.ID] = true
 			order = append(order, a.ID)
@@ -124,8 +124,8 @@ func (c *checker) walk(l *lane) (order []string) {
 }
 
 // succession judges the step from one hook of a lane to another: nothing comes back once its successor has begun, not
-// after a fault either, and the one before has ended.
-func (c *checker) succession(before []*history.Attempt, a *history.Attempt, again bool) {
+// after a fault either, and those before have ended.
+func (c *checker) succession(before, open []*history.Attempt, a *history.Attempt, again bool) {
 	if again {
 		c.fail(Disordered, a.ID, "attempted again at %s, after its successor", stamp(a.Arrived))
 		return
@@ -133,12 +133,12 @@ func (c *checker) succession(before []*history.Attempt, a *history.Attempt, agai
 	if len(before) == 0 {
 		return
 	}
-	last := before[len(before)-1]
-	for _, b := range before {
-		if b.Answered.After(a.Arrived) && !c.explained(b) {
+	for _, b := range open {
+		if !c.explained(b) {
 			c.fail(Disordered, a.ID, "arrived at %s while hook %s was being answered", stamp(a.Arrived), b.ID)
 		}
 	}
+	last := before[len(before)-1]
 	if s := c.hooks[last.ID]; firstConfirmed(s.attempts) == nil && !s.dead {
 		c.fail(Disordered, a.ID, "arrived although hook %s before it had not ended", last.ID)
 	}

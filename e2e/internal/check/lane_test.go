@@ -122,3 +122,17 @@ func TestARepeatedEventCountsFromItsFirstRequest(t *testing.T) {
 	})
 	require.Empty(t, report.Violations, "its first request may have been stored before the other was")
 }
+
+func TestAnAttemptThatIsBeingAnsweredIsHeldAgainstEverySuccessor(t *testing.T) {
+	long := inTurn("a", 400, 200)
+	long.Answered = at(500)
+	report := check.Run(check.Input{
+		Requests: ordered("a", "b", "c", "d"),
+		Attempts: []history.Attempt{long, inTurn("b", 410, 200), inTurn("c", 420, 200), inTurn("d", 600, 200)},
+	})
+	var hooks []string
+	for _, v := range report.Violations {
+		hooks = append(hooks, v.Hook)
+	}
+	require.Equal(t, []string{"b", "c"}, hooks)
+}
