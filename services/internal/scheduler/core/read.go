@@ -189,7 +189,8 @@ func (c *Core) hesitate(k *sinkKey) {
 	})
 }
 
-// found takes a named row.
+// found takes a named row. One that is not there may stand at another time, since an earlier leader wrote it back, and a
+// scan may have passed it over for the claim: so another comes by.
 func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
 	if cl.adopted != nil {
 		c.foundAdopted(cl, f, sources)
@@ -197,7 +198,7 @@ func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
 	}
 	c.reserve(cl.key.tenant, -1)
 	if f.Delivery == nil {
-		c.forget(cl)
+		c.leave(cl)
 		return
 	}
 	c.take(cl, f.Delivery, sources)

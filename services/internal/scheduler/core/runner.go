@@ -173,7 +173,8 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	}
 }
 
-// refuse takes an outdated lease back. Its row, if there is one, is left to a scan.
+// refuse takes an outdated lease back. Its row, if there is one, is left to a scan. One that is not where it was may stand
+// at another time; a member of a lane keeps its place.
 func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source) {
 	if a.outcome != nil {
 		c.ack(a.runner, a.ref)
@@ -181,8 +182,12 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 		c.hush(&cl.Row, c.now.Add(a.left+c.cfg.LeaseMargin))
 		c.out.Drops = append(c.out.Drops, Drop{a.runner.id, a.ref})
 	}
-	if f.Delivery == nil {
+	switch {
+	case f.Delivery == nil && cl.Ordered:
 		c.bury(cl)
+		return
+	case f.Delivery == nil:
+		c.leave(cl)
 		return
 	}
 	if a.outcome != nil && a.outcome.Class == hook.Delivered {

@@ -277,3 +277,61 @@ func TestI11_LeasesOfRowsThatAreGoneLeaveNothing(t *testing.T) {
 	require.Len(t, r.acks, 1)
 	r.idle()
 }
+
+// again writes a row back as another leader has, whose answer its runner never heard.
+func (r *rig) again(l Lease) {
+	row := r.rows[l.Delivery.Ref()]
+	r.commit([]Settle{{Delivery: *row, Verdict: hook.Verdict{Kind: hook.Again, State: row.State, Due: r.now.Add(time.Second)}}})
+}
+
+// The runner reports what an earlier leader has settled. The row stands at another time, where a scan comes by it before
+// the report is found to be old.
+func TestI2_ARowThatWasWrittenBackIsNotPassedOverForAnOldReport(t *testing.T) {
+	r, leases := deposed(t, 1)
+	r.again(leases[0])
+	r.holdReads = true
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(leases[0], hook.Outcome{Class: hook.Transient})}})
+	r.holdReads = false
+	r.finish(time.Minute)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+// … or a writer names it once more.
+func TestI2_ARowThatWasWrittenBackIsNotPassedOverForAnOldNotify(t *testing.T) {
+	r, leases := deposed(t, 1)
+	old := leases[0].Delivery.Row
+	r.again(leases[0])
+	r.holdScans = true
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}})
+	require.Len(t, r.scans, 1)
+	r.scans[0].From = old.Due + 1 // as if it were a later page
+	r.core.keys[old.Key].backlog(0).from = old.Due + 1
+	r.holdReads = true
+	r.notify(hook.Group{Key: old.Key, Start: old.Due, Hooks: []hook.ID{old.Hook}})
+	require.Len(t, r.reads, 1)
+	r.holdScans = false
+	r.pump()
+	r.holdReads = false
+	r.finish(time.Minute)
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
+// What had ended before the counters were read stands for no row that they promise.
+func TestI2_AReportOfARowThatHasEndedDoesNotHideThatRowsAreMissing(t *testing.T) {
+	r := newRig(t, nil)
+	key := sink("t", "a")
+	lost := r.store(key, 1, 10)
+	r.join(1, 10)
+	r.accept(key, 1, 10)
+	old := r.leases[0]
+	delete(r.rows, old.Delivery.Ref())
+	r.pass(20 * time.Second)
+	r.elect(map[hook.RunID]time.Duration{runnerID(1): 35 * time.Second})
+	r.backlog(key, r.now.Add(-time.Second), 1)
+	r.rejoin(1, Hello{Credit: hook.Credit{Slots: 10}, Reports: []hook.Report{reportOf(old, hook.Outcome{Class: hook.Delivered})}})
+	r.finish(time.Minute)
+	require.Contains(t, r.begun(), lost.Hooks[0])
+	r.idle()
+}
