@@ -50,14 +50,10 @@ func (w *workers) do(l *lease, f found) bool {
 
 func (w *workers) work(l *lease, f found) {
 	w.run(l, f)
-	var idle *time.Timer
+	idle := time.NewTimer(idleTime)
+	defer idle.Stop()
 	for w.rest() {
-		if idle == nil {
-			idle = time.NewTimer(idleTime)
-			defer idle.Stop()
-		} else {
-			idle.Reset(idleTime)
-		}
+		idle.Reset(idleTime)
 		next, more := w.next(idle.C)
 		if !more {
 			return
