@@ -144,3 +144,46 @@ func TestTheCapOfAKeyThatBatchesFollowsTheRunnersCredit(t *testing.T) {
 	r.joinBatching(2, hook.Credit{Rows: 9})
 	require.Equal(t, 10, most())
 }
+
+func TestADestinationsRunnerIsLookedForAgainWhenOthersJoin(t *testing.T) {
+	r := batching(t, nil)
+	r.joinBatching(1, hook.Credit{Rows: 1000, Bytes: 1 << 20})
+	const sinks = 8
+	accept := func(tenant string) {
+		for i := range uint16(sinks) {
+			r.accept(hook.SinkKey{Tenant: tenant, SourceID: "a", Index: i, Type: "sqs"}, 1, 10)
+		}
+	}
+	accept("t")
+	require.Len(t, r.leases, sinks, "the keys stay, and know the runner that they prefer")
+	for n := range byte(4) {
+		r.joinBatching(n+2, hook.Credit{Rows: 1000, Bytes: 1 << 20})
+	}
+	accept("t")
+	accept("u")
+	older, fresh := r.leases[sinks:2*sinks], r.leases[2*sinks:]
+	moved := 0
+	for i := range fresh {
+		require.Equal(t, fresh[i].Runner, older[i].Runner, "tenants of a source meet: what the older key knew is out of date")
+		if fresh[i].Runner != runnerID(1) {
+			moved++
+		}
+	}
+	require.Positive(t, moved)
+	r.deliver()
+	r.idle()
+}
+
+func TestARunnerIsGivenNoBatchOfATypeThatItDoesNotTake(t *testing.T) {
+	r := batching(t, nil)
+	r.rejoin(1, Hello{Types: []string{"http", "kafka"}, Credit: hook.Credit{Slots: 5, Rows: 100, Bytes: 1 << 20}})
+	r.accept(queueSink("t", "a"), 3, 10)
+	require.Zero(t, r.running())
+	r.joinBatching(2, hook.Credit{Rows: 100, Bytes: 1 << 20})
+	require.Equal(t, 3, r.running())
+	for _, l := range r.leases {
+		require.Equal(t, runnerID(2), l.Runner)
+	}
+	r.deliver()
+	r.idle()
+}
