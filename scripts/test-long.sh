@@ -19,11 +19,11 @@ step "the model of the batcher"
 ferry/model/check.sh
 
 step "the scheduler's core, 5,000 seeds"
-ANKUSA_SIM_SEEDS=5000 gotestsum --format pkgname -- -count=1 -timeout 40m -run TestI2ToI9 $scheduler/core
+ANKUSA_SIM_SEEDS=5000 gotestsum --format pkgname -- -count=1 -timeout 40m -run '^TestI2ToI9_TheCoreAgainstAModel$' $scheduler/core
 
 step "whole schedulers under faults, 200 seeds, then 20 under the race detector"
-ANKUSA_SHELL_SEEDS=200 gotestsum --format pkgname -- -count=1 -timeout 30m -run TestI2ToI5 $scheduler
-ANKUSA_SHELL_SEEDS=20 gotestsum --format pkgname -- -count=1 -timeout 30m -race -run TestI2ToI5 $scheduler
+ANKUSA_SHELL_SEEDS=200 gotestsum --format pkgname -- -count=1 -timeout 30m -run '^TestI2ToI9_SchedulersUnderFaults$' $scheduler
+ANKUSA_SHELL_SEEDS=20 gotestsum --format pkgname -- -count=1 -timeout 30m -race -run '^TestI2ToI9_SchedulersUnderFaults$' $scheduler
 
 step "fuzzing, $fuzz_time each"
 go list -f '{{.Dir}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {{.}}{{end}}' "${units[@]}" |

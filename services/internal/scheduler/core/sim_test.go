@@ -44,7 +44,10 @@ var (
 
 func TestI2ToI9_TheCoreAgainstAModel(t *testing.T) {
 	for _, seed := range simSeeds(t, 50) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(t, seed).run() })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			newWorld(t, seed).run()
+		})
 	}
 }
 
