@@ -248,6 +248,20 @@ func TestACondemnationThatIsPardonedLeavesTheRest(t *testing.T) {
 	r.idle()
 }
 
+func TestRowsThatWaitedForASlotGoOnWhenTheirSourceIsPardoned(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 1)
+	a := sink("t", "a")
+	r.accept(a, 3, 10)
+	r.core.Condemned(r.now, Condemnation{ID: 1, SourceID: "a", At: r.tick()})
+	r.core.Pardoned(r.now, 1) // before anything of it was done
+	r.pump()
+	r.deliver()
+	require.Zero(t, r.gone(a))
+	require.Empty(t, r.rows)
+	r.idle()
+}
+
 func TestACondemnationMayFollowAPardonedOneWhoseReadIsUnderWay(t *testing.T) {
 	r := newRig(t, nil)
 	a := sink("t", "a")
