@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -243,6 +244,7 @@ func (r *runnerConn) send(
 			}
 			continue
 		case <-r.wake:
+			runtime.Gosched() // what is told at the same time goes into the same message
 		}
 		ticker.Reset(pulse)
 		r.mu.Lock()
@@ -291,6 +293,9 @@ func (t *term) push(e *core.Effects) {
 	}
 	for i := range e.Leases {
 		to := of(e.Leases[i].Runner)
+		if to.attempts == nil && len(t.conns) == 1 {
+			to.attempts = make([]wire.Attempt, 0, len(e.Leases))
+		}
 		to.attempts = append(to.attempts, t.attempt(&e.Leases[i]))
 	}
 	for _, a := range e.Acks {
@@ -304,12 +309,20 @@ func (t *term) push(e *core.Effects) {
 	for id, n := range news {
 		if conn := t.conns[id]; conn != nil {
 			conn.tell(func(r *runnerConn) {
-				r.attempts = append(r.attempts, n.attempts...)
-				r.settled = append(r.settled, n.settled...)
-				r.dropped = append(r.dropped, n.dropped...)
+				r.attempts = join(r.attempts, n.attempts)
+				r.settled = join(r.settled, n.settled)
+				r.dropped = join(r.dropped, n.dropped)
 			})
 		}
 	}
+}
+
+// join appends b to a, and takes it over where a is empty.
+func join[T any](a, b []T) []T {
+	if len(a) == 0 {
+		return b
+	}
+	return append(a, b...)
 }
 
 func (t *term) attempt(l *core.Lease) wire.Attempt {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,6 +130,7 @@ func (t *term) loop(ctx context.Context) {
 			return
 		case e := <-t.events:
 			e(t.core, t.clock.now())
+			runtime.Gosched() // lets whoever is about to post another do so
 			t.burst()
 		case <-timer.C:
 		}

@@ -165,10 +165,13 @@ func (b *book) settle(leases []hook.Lease) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.credit()
 	for _, l := range leases {
 		delete(b.ended, l)
 	}
-	b.rouse() // the credit may have changed
+	if b.credit() != before {
+		b.rouse()
+	}
 	b.tell()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -127,6 +128,7 @@ func (r *Runner) send(ctx context.Context, s stream, epoch uint64, credit hook.C
 		case <-done:
 			ending = true
 		case <-r.book.wake:
+			runtime.Gosched() // what ends at the same time goes into the same message
 		}
 		n := r.book.take(maxReports)
 		if n.epoch > epoch {
