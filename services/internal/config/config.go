@@ -96,6 +96,10 @@ type Admin struct {
 	IP string `key:"ip" env:"ANKUSA_ADMIN_IP"`
 	// Port to bind to. Default 4002; 0 to 65535, and 0 takes a free one.
 	Port int `key:"port" env:"ANKUSA_ADMIN_PORT"`
+	// Names under which requests may ask for the API, beside localhost and loopback addresses, where it is bound to
+	// loopback: a request that names another host is refused, since a web page can give a name of its own the address of
+	// this machine. Default []; names without a port.
+	Hosts []string `key:"hosts"`
 	// Whether Go's profiles are served under /debug/pprof/. Default false.
 	Pprof bool `key:"pprof"`
 }

@@ -180,6 +180,10 @@ func (d *decoder) whole(n *node, path string, most int64) (int64, bool) {
 		d.mismatch(n, path, "a whole number")
 		return 0, false
 	}
+	if n.variable && strconv.FormatInt(whole, 10) != n.text {
+		d.mismatch(n, path, wholeNumber)
+		return 0, false
+	}
 	if whole > most || whole < -most {
 		d.mismatch(n, path, fmt.Sprintf("at most %d", most))
 		return 0, false

@@ -11,45 +11,45 @@ type Dispatch struct {
 	// Rows per page that a scan claims, and per settling transaction. Default 128; 1 to 4096.
 	Batch int `key:"batch"`
 	// Most attempts at once. Default null, which is as many as the runners can take; 1 to 1000000.
-	Concurrency *int `key:"concurrency"`
+	Concurrency *int `key:"concurrency" reload:"true"`
 	// Most rows claimed and not settled. Default 4096; 1 to 1000000.
-	MaxInflight int `key:"max_inflight"`
+	MaxInflight int `key:"max_inflight" reload:"true"`
 	// Most bytes of the hooks of rows claimed and not settled; a larger row runs alone. Default 134217728 (128 MiB);
 	// 1 to 68719476736.
-	MaxInflightBytes int64 `key:"max_inflight_bytes"`
+	MaxInflightBytes int64 `key:"max_inflight_bytes" reload:"true"`
 	// How long an attempt may take, in milliseconds. Default 30000; 100 to 3600000.
 	AttemptTimeout time.Duration `key:"attempt_timeout_ms"`
 	// Most attempts at once of one sink of one tenant. Default 8; 1 to 1000000, and null is no cap.
-	SinkConcurrency *int `key:"sink_concurrency"`
+	SinkConcurrency *int `key:"sink_concurrency" reload:"true"`
 	// Failures in a row that open a sink's breaker, for one tenant: its rows are left alone until a probe succeeds. A
 	// permanent failure does not count. Default 5; 0 to 1000000, and 0 turns breakers off.
-	BreakerFailures int `key:"breaker_failures"`
+	BreakerFailures int `key:"breaker_failures" reload:"true"`
 	// How long a breaker stays open at first, in milliseconds; it doubles per failed probe. Default 30000; 1 to
 	// 86400000.
-	BreakerOpen time.Duration `key:"breaker_open_ms"`
+	BreakerOpen time.Duration `key:"breaker_open_ms" reload:"true"`
 	// The longest that a breaker stays open, in milliseconds. Default 300000; breaker_open_ms to 86400000.
-	BreakerMaxOpen time.Duration `key:"breaker_max_open_ms"`
+	BreakerMaxOpen time.Duration `key:"breaker_max_open_ms" reload:"true"`
 	// The longest pause that a destination can ask for, in milliseconds. Default 3600000; 1000 to 86400000.
-	MaxRetryAfter time.Duration `key:"max_retry_after_ms"`
+	MaxRetryAfter time.Duration `key:"max_retry_after_ms" reload:"true"`
 	// When a failed delivery is tried again; a source's own retry settings are laid over these.
 	Retry Retry `key:"retry"`
 	// Limits of a tenant by its id; "default" holds for every tenant that is not named. Default {}.
-	Tenants map[string]TenantLimits `key:"tenants"`
+	Tenants map[string]TenantLimits `key:"tenants" reload:"true"`
 }
 
 // Retry is the policy of failed deliveries: capped exponential pauses with jitter up to a horizon.
 type Retry struct {
 	// Pause after the first failure, in milliseconds; it doubles per failure. Default 100; 1 to 86400000.
-	Base time.Duration `key:"base_ms"`
+	Base time.Duration `key:"base_ms" reload:"true"`
 	// Longest pause, in milliseconds, before jitter. Default 300000; base_ms to 86400000.
-	Max time.Duration `key:"max_ms"`
+	Max time.Duration `key:"max_ms" reload:"true"`
 	// Most attempts. Default null, which leaves the horizon as the only bound; 1 to 1000000.
-	MaxAttempts *int `key:"max_attempts"`
+	MaxAttempts *int `key:"max_attempts" reload:"true"`
 	// Whether a pause is multiplied by a random factor from 0.5 to 1. Default true.
-	Jitter bool `key:"jitter"`
+	Jitter bool `key:"jitter" reload:"true"`
 	// The horizon: how long after its first attempt a delivery that still fails is given up, in milliseconds.
 	// Default 86400000 (24 hours); 1000 to 2592000000.
-	MaxElapsed time.Duration `key:"max_elapsed_ms"`
+	MaxElapsed time.Duration `key:"max_elapsed_ms" reload:"true"`
 }
 
 // TenantLimits bound what one tenant holds of the instance.

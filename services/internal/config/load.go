@@ -216,6 +216,7 @@ type field struct {
 	path      string
 	value     reflect.Value
 	variables []string
+	reload    bool // a running process can take a new value over
 }
 
 // fields lists the leaves of a group in the order of their declaration.
@@ -227,7 +228,7 @@ func fields(v reflect.Value, path string) []field {
 			out = append(out, fields(value, at)...)
 			continue
 		}
-		leaf := field{path: at, value: value}
+		leaf := field{path: at, value: value, reload: f.Tag.Get("reload") == "true"}
 		if names := f.Tag.Get("env"); names != "" {
 			leaf.variables = strings.Split(names, ",")
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -55,6 +57,10 @@ func (n *node) get(key string) *entry {
 // parse reads one YAML document of plain mappings, lists and scalars. Anchors, aliases, tags and merge keys are
 // refused: what a file says stands where it is read.
 func parse(text []byte) (*node, []Fault) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // what some editors put before UTF-8
+	if !utf8.Valid(text) {
+		return nil, []Fault{{Problem: "the file must be UTF-8, got other bytes"}}
+	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, []Fault{syntaxFault(err, text)}
@@ -89,6 +95,9 @@ func syntaxFault(err error, text []byte) Fault {
 	}
 	return f
 }
+
+// wholeNumber is how a number is written: 0777 is 511 to YAML and 777 to most people.
+const wholeNumber = "a whole number in decimal, without a plus or zeros before it"
 
 type treeParser struct{ faults }
 
@@ -146,6 +155,9 @@ func (p *treeParser) scalar(out *node, path string, n ast.Node) {
 		out.kind, out.text = kindText, n.Value.Value
 	case *ast.IntegerNode:
 		out.kind, out.text = kindWhole, fmt.Sprint(n.Value)
+		if written := n.GetToken().Value; strings.ReplaceAll(written, "_", "") != out.text {
+			p.add(path, out.line, "must be %s, got %s", wholeNumber, quote(written))
+		}
 	case *ast.FloatNode:
 		out.kind, out.text = kindFloat, n.GetToken().Value
 	case *ast.BoolNode:

@@ -24,6 +24,7 @@ const maxTiKVBody = 24 << 20
 
 var (
 	slugPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	hostPattern   = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
 	prefixPattern = regexp.MustCompile(`^(/|(/[A-Za-z0-9._~-]+)+)$`)
 )
 
@@ -42,6 +43,11 @@ func (c Config) faults() []Fault {
 	c.HTTP.check(&f)
 	f.ip("admin.ip", c.Admin.IP)
 	f.between("admin.port", c.Admin.Port, 0, 65535)
+	for i, name := range c.Admin.Hosts {
+		if !hostPattern.MatchString(name) {
+			f.mustBe("admin.hosts."+strconv.Itoa(i), "the name of a host, without a port", quote(name))
+		}
+	}
 	c.Batcher.check(&f, c.HTTP.MaxBodyBytes)
 	c.Dispatch.check(&f)
 	c.Store.check(&f)
@@ -95,8 +101,8 @@ func (h HTTP) check(f *faults) {
 func (b Batcher) check(f *faults, maxBody int) {
 	f.between("batcher.max_batch", b.MaxBatch, 1, 4096)
 	f.duration("batcher.max_delay_ms", b.MaxDelay, 0, time.Second)
-	f.between("batcher.max_queue", b.MaxQueue, b.MaxBatch, 1_000_000)
-	f.between64("batcher.max_queue_bytes", b.MaxQueueBytes, int64(maxBody), 64<<30)
+	f.from64("batcher.max_queue", int64(b.MaxQueue), "max_batch", int64(b.MaxBatch), 1_000_000)
+	f.from64("batcher.max_queue_bytes", b.MaxQueueBytes, "http.max_body_bytes", int64(maxBody), 64<<30)
 }
 
 func (d Dispatch) check(f *faults) {
@@ -108,10 +114,10 @@ func (d Dispatch) check(f *faults) {
 	f.optional("dispatch.sink_concurrency", d.SinkConcurrency, 1, 1_000_000)
 	f.between("dispatch.breaker_failures", d.BreakerFailures, 0, 1_000_000)
 	f.duration("dispatch.breaker_open_ms", d.BreakerOpen, time.Millisecond, 24*time.Hour)
-	f.duration("dispatch.breaker_max_open_ms", d.BreakerMaxOpen, d.BreakerOpen, 24*time.Hour)
+	f.durationFrom("dispatch.breaker_max_open_ms", d.BreakerMaxOpen, "breaker_open_ms", d.BreakerOpen, 24*time.Hour)
 	f.duration("dispatch.max_retry_after_ms", d.MaxRetryAfter, time.Second, 24*time.Hour)
 	f.duration("dispatch.retry.base_ms", d.Retry.Base, time.Millisecond, 24*time.Hour)
-	f.duration("dispatch.retry.max_ms", d.Retry.Max, d.Retry.Base, 24*time.Hour)
+	f.durationFrom("dispatch.retry.max_ms", d.Retry.Max, "base_ms", d.Retry.Base, 24*time.Hour)
 	f.optional("dispatch.retry.max_attempts", d.Retry.MaxAttempts, 1, 1_000_000)
 	f.duration("dispatch.retry.max_elapsed_ms", d.Retry.MaxElapsed, time.Second, 30*24*time.Hour)
 	for _, tenant := range slices.Sorted(maps.Keys(d.Tenants)) {
@@ -181,7 +187,7 @@ func (t TLS) check(f *faults, path string) {
 func (s Scheduler) check(f *faults) {
 	f.address("scheduler.health_listen", s.HealthListen)
 	f.duration("scheduler.lease_ms", s.Lease, 500*time.Millisecond, time.Minute)
-	f.duration("scheduler.renew_ms", s.Renew, 100*time.Millisecond, s.Lease/2)
+	f.checkRenew(s.Renew, s.Lease)
 	if least := 2*s.Lease + 3*time.Second; s.RunnerGrace < least {
 		f.mustBe("scheduler.runner_grace_ms", fmt.Sprintf("at least 2 × lease_ms + 3000, which is %d", least.Milliseconds()),
 			s.RunnerGrace.Milliseconds())
@@ -189,6 +195,15 @@ func (s Scheduler) check(f *faults) {
 	f.duration("scheduler.runner_grace_ms", s.RunnerGrace, 0, 10*time.Minute)
 	f.duration("scheduler.lease_margin_ms", s.LeaseMargin, time.Second, time.Minute)
 	f.duration("scheduler.history_retention_hours", s.HistoryRetention, time.Hour, 365*24*time.Hour)
+}
+
+// checkRenew says nothing of a lease that is at fault itself.
+func (f *faults) checkRenew(renew, lease time.Duration) {
+	const least = 100 * time.Millisecond
+	if most := lease / 2; renew < least || renew > most && most >= least {
+		f.mustBe("scheduler.renew_ms", fmt.Sprintf("%d to half of lease_ms, which is %d", least.Milliseconds(), lease.Milliseconds()),
+			renew.Milliseconds())
+	}
 }
 
 func (r Runner) check(f *faults) {
@@ -205,6 +220,22 @@ func (f *faults) between64(key string, got, least, most int64) {
 	if got < least || got > most {
 		f.mustBe(key, fmt.Sprintf("%d to %d", least, most), got)
 	}
+}
+
+// from64 bounds a value from below by another key's. Where that is at fault itself, only what holds in any case is said.
+func (f *faults) from64(key string, got int64, other string, least, most int64) {
+	if least < 1 || least > most {
+		f.between64(key, got, 1, most)
+		return
+	}
+	if got < least || got > most {
+		f.mustBe(key, fmt.Sprintf("%s, which is %d, to %d", other, least, most), got)
+	}
+}
+
+func (f *faults) durationFrom(key string, got time.Duration, other string, least, most time.Duration) {
+	unit := Unit(key)
+	f.from64(key, int64(got/unit), other, int64(least/unit), int64(most/unit))
 }
 
 func (f *faults) optional(key string, got *int, least, most int) {
@@ -241,7 +272,7 @@ func (f *faults) ip(key, got string) {
 func (f *faults) address(key, got string) {
 	_, port, err := net.SplitHostPort(got)
 	number, numberErr := strconv.Atoi(port)
-	if err != nil || numberErr != nil || number < 0 || number > 65535 {
+	if err != nil || numberErr != nil || number < 0 || number > 65535 || strconv.Itoa(number) != port {
 		f.mustBe(key, "host:port", quote(got))
 	}
 }

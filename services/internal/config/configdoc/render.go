@@ -16,7 +16,7 @@ import (
 // key is one key of the file, with what its field's comment says.
 type key struct {
 	path, doc, variables string
-	group                bool
+	group, reload        bool
 	// standard is the default as the file would say it; empty for a group.
 	standard string
 }
@@ -73,7 +73,7 @@ func collect(v reflect.Value, path string, comments map[string]string) []key {
 		}
 		k := key{
 			path: name, doc: comments[v.Type().Name()+"."+f.Name],
-			variables: f.Tag.Get("env"), group: value.Kind() == reflect.Struct,
+			variables: f.Tag.Get("env"), group: value.Kind() == reflect.Struct, reload: f.Tag.Get("reload") == "true",
 		}
 		if !k.group {
 			k.standard = standard(value, name)
@@ -142,6 +142,12 @@ A value may refer to what stands elsewhere. Whatever a reference gives is taken 
 Within braces or brackets quote such a value: ` + "`{secret: \"${STRIPE_SECRET}\"}`" + `. A variable that is named beside a key
 overrides the file. Keys of parts that do not exist yet are refused by name. YAML anchors, aliases, tags and merge keys
 are refused.
+
+The signal SIGHUP has a process read the file again, and so has the call Reload of a scheduler for its own process. Where the
+file has a fault, nothing changes and the log names every fault. Otherwise the keys that say so follow: nothing that is claimed
+or runs is dropped, and a lower limit only stops the next start. Those of the other keys that changed are named and wait for a
+restart. The processes read each their own file, so each scheduler needs the signal; one that leads later has what it read
+last.
 `
 
 // render writes the page.
@@ -168,6 +174,9 @@ func cell(k key) string {
 	text := strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(k.doc)
 	if k.variables != "" {
 		text += " Variable: `" + strings.ReplaceAll(k.variables, ",", "`, `") + "`."
+	}
+	if k.reload {
+		text += " Follows a reload."
 	}
 	return text
 }
