@@ -11,6 +11,7 @@ import (
 
 	eventv1 "ankusa.dev/proto/gen/ankusa/event/v1"
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/source"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
@@ -138,7 +139,7 @@ func (s *Scheduler) readToken(token string) (hook.Timestamp, error) {
 	}
 	at, err := strconv.ParseUint(token, 16, 64)
 	if err != nil || len(token) != 16 {
-		return 0, wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": "resume"})
+		return 0, invalidFilter("resume")
 	}
 	t := s.term.Load()
 	if t == nil {
@@ -160,10 +161,19 @@ type filter struct {
 
 func readFilter(req *eventv1.WatchRequest) (filter, error) {
 	f := filter{tenant: req.GetTenant(), sourceID: req.GetSourceId(), sink: req.GetSink()}
+	if f.tenant != "" && !source.ValidName(f.tenant) {
+		return f, invalidFilter("tenant")
+	}
+	if _, _, ok := source.SplitID(f.sourceID); f.sourceID != "" && !ok {
+		return f, invalidFilter("source_id")
+	}
+	if f.sink != "" && !source.KnownSink(f.sink) {
+		return f, invalidFilter("sink")
+	}
 	for _, name := range req.GetOutcome() {
 		kind, ok := hook.ParseEventKind(name)
 		if !ok {
-			return f, wire.Error(codes.InvalidArgument, "invalid_filter", map[string]string{"field": "outcome"})
+			return f, invalidFilter("outcome")
 		}
 		if f.kinds == nil {
 			f.kinds = make(map[hook.EventKind]bool)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"time"
 
 	"ankusa.dev/services/internal/hook"
@@ -29,6 +30,9 @@ func Batching() map[string]bool {
 	}
 	return types
 }
+
+// KnownSink says whether there are sinks of a type.
+func KnownSink(sinkType string) bool { return slices.Contains(sinkTypes, sinkType) }
 
 // Sink is one destination of a source's hooks.
 type Sink struct {

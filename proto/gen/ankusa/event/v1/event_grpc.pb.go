@@ -33,7 +33,8 @@ type EventServiceClient interface {
 	// Watch streams events from now on, or from a resume token on, until the caller cancels. The server sends its header
 	// as soon as it accepts the call, so that the caller need not wait for the first event. Events come at least once
 	// and in order per hook. A watcher that is too slow gets fell_behind and the end of the stream; its last token
-	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired).
+	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired), and a
+	// filter that can match nothing with INVALID_ARGUMENT (invalid_filter, with field).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -73,7 +74,8 @@ type EventServiceServer interface {
 	// Watch streams events from now on, or from a resume token on, until the caller cancels. The server sends its header
 	// as soon as it accepts the call, so that the caller need not wait for the first event. Events come at least once
 	// and in order per hook. A watcher that is too slow gets fell_behind and the end of the stream; its last token
-	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired).
+	// resumes from the kept log. A token that is older than the kept log fails with OUT_OF_RANGE (resume_expired), and a
+	// filter that can match nothing with INVALID_ARGUMENT (invalid_filter, with field).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }
