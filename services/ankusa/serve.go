@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 
@@ -24,6 +25,7 @@ import (
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
+	"ankusa.dev/services/internal/telemetry"
 )
 
 func newServe(path *string) *cobra.Command {
@@ -75,10 +77,13 @@ func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 	if err := schedulerboot.ApplySources(ctx, p, store); err != nil {
 		return err
 	}
+	// What ingest says of the store is what every role says, where ingest runs.
+	var health http.Handler = telemetry.Handler(p.About(), p.Metrics, schedulerboot.StoreCheck(store, p.Log))
+	missing := func(ctx context.Context) map[string]string { return telemetry.Missing(ctx, health) }
 	var services []func(grpc.ServiceRegistrar)
 	var parts []run.Part
 	if r[config.RoleScheduler] {
-		role, err := schedulerboot.New(p, store, port)
+		role, err := schedulerboot.New(p, store, port, missing)
 		if err != nil {
 			return err
 		}
@@ -103,6 +108,7 @@ func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 		if err != nil {
 			return err
 		}
+		health = role.Handler()
 		services, parts = append(services, role.Register), append(parts, ingestboot.Part(role))
 		sayWhereToPost(p.Log, p.Config, hooks)
 	}

@@ -69,8 +69,11 @@ func tuneGC() {
 // it has to say, the log included, goes to out.
 func Run(ctx context.Context, role config.Role, path string, build Build, out io.Writer) int {
 	tuneGC()
+	hangups, release := run.Hangups()
+	defer release()
 	env := config.Environment{}
-	c, err := config.Load(config.Path(path, env), role, env)
+	path = config.Path(path, env)
+	c, err := config.Load(path, role, env)
 	if err != nil {
 		return report(out, err)
 	}
@@ -78,7 +81,7 @@ func Run(ctx context.Context, role config.Role, path string, build Build, out io
 	if err != nil {
 		return report(out, err)
 	}
-	if err := newProcess(role, c, log).run(ctx, build); err != nil {
+	if err := newProcess(role, path, c, log).run(ctx, build, hangups); err != nil {
 		log.Error("process failed", zap.Error(err))
 		return code(err)
 	}

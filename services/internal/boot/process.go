@@ -37,24 +37,27 @@ type Process struct {
 	// Health is shared by all gRPC servers of the process.
 	Health *health.Server
 
-	parts []run.Part
+	reloading reloading
+	parts     []run.Part
 	// opened is what is closed when the process does not come to run.
 	opened []io.Closer
 }
 
-func newProcess(role config.Role, c config.Config, log *zap.Logger) *Process {
+func newProcess(role config.Role, path string, c config.Config, log *zap.Logger) *Process {
 	return &Process{
-		Role: role, Config: c, Log: log, Metrics: telemetry.NewMetrics(c.Node.Instance), Health: health.NewServer(),
+		reloading: reloading{path: path, role: role, log: log, at: c},
+		Role:      role, Config: c, Log: log, Metrics: telemetry.NewMetrics(c.Node.Instance), Health: health.NewServer(),
 	}
 }
 
 // buildTimeout bounds the opening of the store and what is written to it before the parts start.
 const buildTimeout = 30 * time.Second
 
-func (p *Process) run(ctx context.Context, build Build) error {
+func (p *Process) run(ctx context.Context, build Build, hangups <-chan os.Signal) error {
 	if err := p.build(ctx, build); err != nil {
 		return errors.Join(err, p.abandon())
 	}
+	p.Add(p.reloading.part(hangups))
 	p.Log.Info("starting", zap.Strings("roles", p.About().Roles), zap.String("version", Version),
 		zap.String("instance", p.Config.Node.Instance), zap.Int("pid", os.Getpid()))
 	return run.Parts(ctx, p.Log, p.Config.Node.ShutdownTimeout, p.parts...)

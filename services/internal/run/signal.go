@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"os"
 	"os/signal"
 	"syscall"
 )
@@ -12,4 +13,12 @@ func Signals(parent context.Context) (ctx context.Context, release func()) {
 	ctx, restore := signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, restore)
 	return ctx, restore
+}
+
+// Hangups returns a channel that gets SIGHUP, of which several that nobody has taken are one. release lets the signal end
+// the process again.
+func Hangups() (hangups <-chan os.Signal, release func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
 }

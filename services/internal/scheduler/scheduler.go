@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,11 @@ type Deps struct {
 	Collector kv.Collector
 	// CheckSource refuses sources for reasons beyond their form, such as where they may send; it may be nil.
 	CheckSource func(*source.Source) error
+	// Reload reads the process's configuration again, and returns the keys that it applied and those that wait for a
+	// restart. Its error is shown to operators. It may be nil.
+	Reload func() (applied, restart []string, err error)
+	// Missing is what keeps the process from its work, as words by the names of the checks; it may be nil.
+	Missing func(context.Context) map[string]string
 }
 
 // Scheduler is one candidate for leadership.
@@ -64,6 +70,7 @@ type Scheduler struct {
 	adminv1.UnimplementedDeadLetterServiceServer
 	adminv1.UnimplementedHookServiceServer
 	adminv1.UnimplementedPipelineServiceServer
+	adminv1.UnimplementedProcessServiceServer
 	dispatchv1.UnimplementedDispatchServiceServer
 	eventv1.UnimplementedEventServiceServer
 
@@ -73,7 +80,10 @@ type Scheduler struct {
 	id      hook.RunID
 	sources *sourcecache.Cache[*source.Source]
 	term    atomic.Pointer[term]
-	metrics *metrics
+	live    atomic.Pointer[live]
+	// reconfiguring is held while the settings are replaced, so that a leader gets them in order.
+	reconfiguring sync.Mutex
+	metrics       *metrics
 }
 
 // New makes a scheduler; Run starts it.
@@ -88,6 +98,7 @@ func New(cfg Config, d Deps) (*Scheduler, error) {
 	if _, err := rand.Read(s.id[:]); err != nil {
 		return nil, fmt.Errorf("make scheduler id: %w", err)
 	}
+	s.live.Store(&live{cfg.Core, cfg.Retry})
 	d.Metrics.MustRegister(newInflight(s))
 	s.serving(false)
 	return s, nil
@@ -99,6 +110,7 @@ func (s *Scheduler) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterDeadLetterServiceServer(r, s)
 	adminv1.RegisterHookServiceServer(r, s)
 	adminv1.RegisterPipelineServiceServer(r, s)
+	adminv1.RegisterProcessServiceServer(r, s)
 	dispatchv1.RegisterDispatchServiceServer(r, s)
 	eventv1.RegisterEventServiceServer(r, s)
 }
@@ -208,6 +220,9 @@ func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, r *r
 	}
 	s.log.Info("leading", zap.Uint64("epoch", leader.Epoch()))
 	s.term.Store(t)
+	if now := s.live.Load(); now != t.began {
+		t.configure(now)
+	}
 	s.serving(true)
 	err = t.run(ctx)
 	s.serving(false)
@@ -295,7 +310,7 @@ func (s *Scheduler) serving(leads bool) {
 
 func (s *Scheduler) serveAdmin(status healthpb.HealthCheckResponse_ServingStatus) {
 	s.setHealth(status, adminv1.SourceService_ServiceDesc.ServiceName, adminv1.DeadLetterService_ServiceDesc.ServiceName,
-		adminv1.HookService_ServiceDesc.ServiceName)
+		adminv1.HookService_ServiceDesc.ServiceName, adminv1.ProcessService_ServiceDesc.ServiceName)
 }
 
 func (s *Scheduler) setHealth(status healthpb.HealthCheckResponse_ServingStatus, services ...string) {

@@ -76,6 +76,6 @@ func (s *Scheduler) sourceOf(ctx context.Context, sourceID string, incarnation h
 		return core.Source{}, err
 	}
 	return core.Source{
-		Found: true, Incarnation: src.Incarnation, Revision: src.Revision, Policy: src.RetryPolicy(s.cfg.Retry),
+		Found: true, Incarnation: src.Incarnation, Revision: src.Revision, Policy: src.RetryPolicy(s.live.Load().retry),
 	}, nil
 }

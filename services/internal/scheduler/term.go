@@ -29,6 +29,7 @@ type term struct {
 	clock     clock
 	events    chan event
 	core      *core.Core
+	began     *live // its settings as it began
 	slots     *slots
 	hub       *hub
 	work      sync.WaitGroup // reads, scans, records
@@ -77,9 +78,9 @@ func (s *Scheduler) newTerm(
 		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, valid: valid, done: ctx.Done(),
 		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
 		conns: make(map[hook.RunID]*runnerConn), hub: newHub(now), streams: newVisitors(),
-		condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
+		began: s.live.Load(), condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
 	}
-	t.core = core.New(s.cfg.Core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
+	t.core = core.New(t.began.core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
 	t.slots = newSlots(t)
 	t.writers = newWriters(t)
 	return t, nil

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -107,3 +108,42 @@ func answer(w http.ResponseWriter, status int, body map[string]any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // a client that has gone
 }
+
+// Missing is what the /ready of a handler that Register made says is missing: words by the names of the checks.
+func Missing(ctx context.Context, h http.Handler) map[string]string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/ready", nil)
+	if err != nil {
+		return map[string]string{"ready": err.Error()} // the request is a constant
+	}
+	var a recorded
+	h.ServeHTTP(&a, request)
+	if a.status == http.StatusOK {
+		return nil
+	}
+	missing := map[string]string{}
+	if err := json.Unmarshal(a.body.Bytes(), &missing); err != nil {
+		return map[string]string{"ready": "unavailable"} // not of Register's making
+	}
+	for _, other := range []string{"status", "instance", "error"} {
+		delete(missing, other)
+	}
+	return missing
+}
+
+// recorded is an answer that stays within the process.
+type recorded struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorded) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+
+func (r *recorded) WriteHeader(status int) { r.status = status }
+
+func (r *recorded) Write(data []byte) (int, error) { return r.body.Write(data) }

@@ -93,6 +93,22 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
+func TestWhatIsMissingCanBeAskedForWithinTheProcess(t *testing.T) {
+	word := "write_failed"
+	checks := []telemetry.Check{
+		{Name: "store", Check: func(context.Context) string { return word }},
+		{Name: "other", Check: func(context.Context) string { return "" }},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := telemetry.Handler(telemetry.Process{Instance: "eu"}, telemetry.NewMetrics("eu"), checks...)
+		require.Equal(t, map[string]string{"store": "write_failed"}, telemetry.Missing(t.Context(), h))
+		word = ""
+		time.Sleep(time.Second)
+		require.Empty(t, telemetry.Missing(t.Context(), h))
+	})
+	require.Equal(t, map[string]string{"ready": "unavailable"}, telemetry.Missing(t.Context(), http.NotFoundHandler()))
+}
+
 func TestL44_ACheckRunsOncePerSecondForHoweverManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32

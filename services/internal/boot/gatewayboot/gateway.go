@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 
 	"google.golang.org/grpc"
 
@@ -55,7 +56,15 @@ func Add(p *boot.Process, connect Connect, others map[string]grpc.ClientConnInte
 	if p.Config.Admin.Pprof {
 		h = withProfiles(h)
 	}
+	if onLoopback(p.Config.Admin.IP) {
+		h = gateway.OnlyHosts(h, p.Config.Admin.Hosts...)
+	}
 	return p.ServeHTTP("admin", boot.Address(p.Config.Admin.IP, p.Config.Admin.Port), h)
+}
+
+func onLoopback(ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	return err == nil && address.Unmap().IsLoopback()
 }
 
 func withProfiles(next http.Handler) http.Handler {
