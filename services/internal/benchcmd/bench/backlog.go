@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 
 	"ankusa.dev/services/internal/benchcmd/figure"
 	"ankusa.dev/services/internal/benchcmd/seed"
@@ -32,7 +33,8 @@ func backlog(ctx context.Context, g *Rig) (figure.Result, error) {
 	if err != nil {
 		return figure.Result{}, err
 	}
-	heapOne, heapMany := one.heap.Median()-s[0].Median(), many.heap.Median()-s[0].Median()
+	idle := slices.Min(s[0]) // earlier runs of the process leave a little behind
+	heapOne, heapMany := one.heap.Median()-idle, many.heap.Median()-idle
 	slowerOne, slowerMany := s[2].Median()/s[1].Median(), s[4].Median()/s[3].Median()
 	return figure.Result{
 		Value: max(heapOne/backlogHeapBar, heapMany/backlogHeapBar, slowerOne/backlogRateBar, slowerMany/backlogRateBar),
@@ -46,7 +48,7 @@ func backlog(ctx context.Context, g *Rig) (figure.Result, error) {
 			"one_tenant_rows_per_second": s[1].Median(), "one_tenant_few_rows_per_second": s[2].Median(), "one_tenant_slower": slowerOne,
 			"many_tenants_rows_per_second": s[3].Median(), "many_tenants_few_rows_per_second": s[4].Median(), "many_tenants_slower": slowerMany,
 			"bar_slower_at_most": backlogRateBar, "one_tenant_heap_mb_above_idle": heapOne, "many_tenants_heap_mb_above_idle": heapMany,
-			"idle_heap_mb": s[0].Median(), "bar_heap_mb_above_idle": backlogHeapBar,
+			"idle_heap_mb": idle, "bar_heap_mb_above_idle": backlogHeapBar,
 		},
 	}, nil
 }
