@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 
@@ -78,7 +77,7 @@ func (r roleSet) build(ctx context.Context, p *boot.Process) error {
 		return err
 	}
 	// What ingest says of the store is what every role says, where ingest runs.
-	var health http.Handler = telemetry.Handler(p.About(), p.Metrics, schedulerboot.StoreCheck(store, p.Log))
+	health := telemetry.Handler(p.About(), p.Metrics, schedulerboot.StoreCheck(store, p.Log))
 	missing := func(ctx context.Context) map[string]string { return telemetry.Missing(ctx, health) }
 	var services []func(grpc.ServiceRegistrar)
 	var parts []run.Part
