@@ -35,7 +35,7 @@ import (
 // identities that schedulers draw for themselves. So a seed that failed fails often, not always: -count helps.
 
 func TestI2ToI9_SchedulersUnderFaults(t *testing.T) {
-	for _, seed := range shellSeeds(t, 5) {
+	for _, seed := range shellSeeds(t, 3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { newFaulty(t, seed).run() })
 		})
