@@ -115,6 +115,7 @@ func (c *Cluster) add(name, binary, base string, s Settings, args ...string) (*P
 	p := &Process{
 		Name: name, Ready: base + "/ready", binary: filepath.Join(c.options.Bin, binary), args: args,
 		env: []string{"ANKUSA_CONFIG=" + path}, log: filepath.Join(c.options.Dir, name+".log"),
+		file: path, settings: s,
 	}
 	c.Metrics[name] = base + "/metrics"
 	c.processes = append(c.processes, p)

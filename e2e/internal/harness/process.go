@@ -26,6 +26,9 @@ type Process struct {
 	env    []string
 	log    string
 
+	file     string   // of its settings
+	settings Settings // as they were written last
+
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -188,6 +191,15 @@ func (p *Process) Pause(ctx context.Context) error {
 
 // Resume continues a paused process.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+// Reconfigure lays settings over those of the process's file, and has it read the file again.
+func (p *Process) Reconfigure(s Settings) error {
+	p.settings = p.settings.with(s)
+	if err := p.settings.write(p.file); err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGHUP)
+}
 
 // Terminate asks the process to end, by SIGTERM, and fails unless it does so with status 0 before ctx ends.
 func (p *Process) Terminate(ctx context.Context) error {
