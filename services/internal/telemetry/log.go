@@ -29,6 +29,14 @@ func NewLogger(level string, w zapcore.WriteSyncer) (*zap.Logger, error) {
 	return zap.New(core, zap.ErrorOutput(w)), nil
 }
 
+// timeLayout is RFC 3339 with milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// encodeTime spares the text a copy where the encoder can.
 func encodeTime(t time.Time, e zapcore.PrimitiveArrayEncoder) {
-	e.AppendString(t.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	if direct, ok := e.(interface{ AppendTimeLayout(t time.Time, layout string) }); ok {
+		direct.AppendTimeLayout(t.UTC(), timeLayout)
+		return
+	}
+	e.AppendString(t.UTC().Format(timeLayout))
 }
