@@ -34,7 +34,9 @@ const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // encodeTime spares the text a copy where the encoder can.
 func encodeTime(t time.Time, e zapcore.PrimitiveArrayEncoder) {
-	if direct, ok := e.(interface{ AppendTimeLayout(t time.Time, layout string) }); ok {
+	if direct, ok := e.(interface {
+		AppendTimeLayout(t time.Time, layout string)
+	}); ok {
 		direct.AppendTimeLayout(t.UTC(), timeLayout)
 		return
 	}
