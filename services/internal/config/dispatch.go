@@ -80,7 +80,8 @@ type Scheduler struct {
 	HealthListen string `key:"health_listen"`
 	// How long a leader leads without renewing, in milliseconds. Default 5000; 500 to 60000.
 	Lease time.Duration `key:"lease_ms"`
-	// How often the leader renews, in milliseconds. Default 1500; 100 to half of lease_ms.
+	// How often the leader renews, in milliseconds. On a local store it need not, since no other can lead. Default 1500; 100
+	// to half of lease_ms.
 	Renew time.Duration `key:"renew_ms"`
 	// How long a runner may be out of touch before its attempts count as lost, in milliseconds. Default 15000; at least
 	// 2 × lease_ms + 3000, at most 600000.
