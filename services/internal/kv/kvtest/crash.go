@@ -267,7 +267,7 @@ func testClockSurvives(t *testing.T, f Factory) {
 func testGroupCommit(t *testing.T, f Factory) {
 	const committers, rounds = 128, 10
 	ctx := bounded(t)
-	d := f.Disk(t, time.Millisecond)
+	d := f.Disk(t, 20*time.Millisecond) // long beside what a commit costs on a busy machine
 	s := closing(t, d.Store)
 	put(ctx, t, s, "warm", "x")
 	before := d.Syncs()
