@@ -51,9 +51,8 @@ func idleTenants(ctx context.Context, g *Rig) (figure.Result, error) {
 }
 
 // rowCost is the microseconds of processor time that a row costs once the scheduler knows all keys that have rows.
-func (g *Rig) rowCost(ctx context.Context, t seed.Template, rows, keys int) (float64, error) {
-	var cost time.Duration
-	err := g.on(ctx, t, raised(), func(ctx context.Context, s *stage.Stage) error {
+func (g *Rig) rowCost(ctx context.Context, t seed.Template, rows, keys int) (cost float64, err error) {
+	err = g.on(ctx, t, raised(), func(ctx context.Context, s *stage.Stage) error {
 		c, err := full(ctx, s, crew())
 		if err != nil {
 			return err
@@ -71,5 +70,5 @@ func (g *Rig) rowCost(ctx context.Context, t seed.Template, rows, keys int) (flo
 		})
 		return errors.Join(err, c.Close())
 	})
-	return float64(cost.Nanoseconds()) / 1000, err
+	return cost, err
 }

@@ -31,9 +31,9 @@ func (l Lap) Rate(since Lap) float64 {
 	return float64(l.Settled-since.Settled) / l.At.Sub(since.At).Seconds()
 }
 
-// Cost is processor time per settled row since an earlier lap.
-func (l Lap) Cost(since Lap) time.Duration {
-	return (l.CPU - since.CPU) / time.Duration(l.Settled-since.Settled)
+// Cost is microseconds of processor time per settled row since an earlier lap.
+func (l Lap) Cost(since Lap) float64 {
+	return float64(l.CPU-since.CPU) / float64(time.Microsecond) / float64(l.Settled-since.Settled)
 }
 
 // Crew is some runners that answer every attempt at once and with the same outcome, without reading its hook.
