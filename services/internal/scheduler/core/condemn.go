@@ -2,7 +2,6 @@ package core
 
 import (
 	"math"
-	"slices"
 
 	"ankusa.dev/services/internal/hook"
 )
@@ -38,7 +37,7 @@ type condemnation struct {
 	Condemnation
 	count    int      // rows that were dead-lettered
 	settling int      // rows that are being
-	claimed  []*claim // rows that waited for a slot, or for room, when the order came
+	claimed  []*claim // rows that waited for a slot when the order came
 	reading  bool     // a page is under way
 	paused   bool     // the store failed a read, or a read is under way that hides a row
 
@@ -125,11 +124,6 @@ func (c *Core) withdraw(d *condemnation, k *sinkKey) {
 	}
 	for _, cl := range later {
 		k.queue.push(cl)
-	}
-	for _, w := range []*window{&c.window, &k.tenant.window} {
-		if w.next != nil && w.next.key == k && c.condemns(w.next) {
-			d.claimed = append(d.claimed, w.next)
-		}
 	}
 	c.update(k)
 }
@@ -225,23 +219,15 @@ func (c *Core) openPage(d *condemnation) bool {
 	return true
 }
 
-// endClaimed ends a page of the rows that hold room, or are next to have some. False when there is none, or none yet.
+// endClaimed ends a page of the rows that hold room. False when there is none.
 func (c *Core) endClaimed(d *condemnation) bool {
 	ended := 0
-	d.claimed = slices.DeleteFunc(d.claimed, func(cl *claim) bool {
-		switch {
-		case ended == purgePage || cl.state == next && !c.fits(cl.key, 0):
-			return false
-		case cl.state == next:
-			c.unqueue(cl)
-			c.enwindowAs(cl, 0)
-		case cl.state != ready:
-			return true // it ended otherwise
+	for ; ended < purgePage && len(d.claimed) > 0; d.claimed = d.claimed[1:] {
+		if cl := d.claimed[0]; cl.state == ready { // else it has ended otherwise
+			c.execute(cl)
+			ended++
 		}
-		c.execute(cl)
-		ended++
-		return true
-	})
+	}
 	return ended > 0
 }
 
@@ -306,8 +292,7 @@ func (c *Core) seize(d *condemnation, row *hook.Delivery) {
 	cl := c.claims[row.Ref()]
 	switch {
 	case cl == nil:
-		cl = c.hold(row.Row, ready)
-		cl.newer = cl.newer || cl.key.backlog(cl.Partition).begun(&row.State)
+		cl = c.meet(c.key(row.Key).backlog(row.Partition), row)
 		cl.Delivery = *row
 	case cl.Version > d.At:
 		return

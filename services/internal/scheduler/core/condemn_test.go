@@ -393,3 +393,67 @@ func TestTheCoreIsQuietWhenNothingIsClaimedRunningOrDue(t *testing.T) {
 	r.finish(time.Minute)
 	r.idle()
 }
+
+// Rows that are newer than the counters must not make up for one that is missing.
+func TestI2_NewRowsDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 1, 10) // its writer could tell nobody
+	r.now = r.now.Add(2 * time.Hour)
+	r.store(a, 1, 10)
+	o := Condemnation{ID: 1, SourceID: "a", At: r.tick(), Places: []Place{{Key: a, From: r.now.Add(-time.Hour), Rows: 2}}}
+	r.store(a, 1, 10)
+	r.core.Condemned(r.now, o)
+	r.pump()
+	require.Equal(t, []Purged{{ID: 1, Rows: 2}}, r.purged)
+	require.Len(t, r.rows, 1)
+}
+
+func TestACondemnationThatIsPardonedLetsTheRestGo(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.accept(a, 300, 10) // they wait for a slot
+	r.holdSettles = true
+	r.condemn("a")
+	r.core.Pardoned(r.now, 1)
+	r.holdSettles = false
+	r.pump()
+	r.join(1, 100)
+	r.deliver()
+	require.Equal(t, 256, r.gone(a))
+	require.Len(t, r.given, 44)
+	r.idle()
+}
+
+func TestAPageOfACondemnationThatIsPardonedEndsNothing(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 3, 10)
+	r.holdScans = true
+	r.condemn("a")
+	r.core.Pardoned(r.now, 1)
+	r.holdScans = false
+	r.pump()
+	require.Empty(t, r.settled)
+	require.Len(t, r.rows, 3)
+	r.idle()
+}
+
+// Else its tenant's window would be another when the page comes.
+func TestI7_AKeyStaysWhileAPageOfItIsRead(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.holdScans = true
+	r.backlog(a, r.now, 0)
+	r.store(a, 3, 10)
+	r.condemn("a")
+	require.Len(t, r.scans, 2)
+	scan := r.scans[0]
+	r.scans = r.scans[1:]
+	r.core.Scanned(r.now, scan, nil, false, r.sources)
+	require.Contains(t, r.core.keys, a)
+	r.holdScans = false
+	r.pump()
+	require.Equal(t, 3, r.gone(a))
+	r.idle()
+}
