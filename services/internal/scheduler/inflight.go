@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,23 +44,11 @@ func (i *inflight) loads() []core.Load {
 	if t == nil {
 		return nil
 	}
-	answer := make(chan []core.Load, 1)
-	timer := time.NewTimer(inflightTimeout)
-	defer timer.Stop()
-	ask := event(func(c *core.Core, _ hook.Timestamp) { answer <- c.Busiest(maxInflightSeries) })
-	select {
-	case t.events <- ask:
-	case <-t.done:
-		return nil
-	case <-timer.C:
-		return nil
+	ctx, cancel := context.WithTimeout(context.Background(), inflightTimeout)
+	defer cancel()
+	loads, err := ask(ctx, t, func(c *core.Core, _ hook.Timestamp) []core.Load { return c.Busiest(maxInflightSeries) })
+	if err != nil {
+		return nil // the loop is busy, or the term is over
 	}
-	select {
-	case loads := <-answer:
-		return loads
-	case <-t.done:
-		return nil
-	case <-timer.C:
-		return nil
-	}
+	return loads
 }
