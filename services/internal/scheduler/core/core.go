@@ -160,7 +160,7 @@ func (c *Core) Take() Effects {
 	c.sendAsked()
 	out := c.out
 	out.Wake = c.wake()
-	c.out = Effects{}
+	c.out = out.room()
 	return out
 }
 

@@ -20,6 +20,18 @@ type Effects struct {
 	Wake hook.Timestamp
 }
 
+// room is where the next effects gather: as many as these of those that come with every round.
+func (e *Effects) room() Effects {
+	return Effects{Leases: room(e.Leases), Settles: room(e.Settles), Acks: room(e.Acks)}
+}
+
+func room[T any](before []T) []T {
+	if len(before) == 0 {
+		return nil
+	}
+	return make([]T, 0, len(before))
+}
+
 // Read asks for rows by name, answered by RowsRead or ReadFailed. Anew asks whether the hooks are there, too.
 type Read struct {
 	ID   uint64
