@@ -17,6 +17,7 @@ import (
 
 // TestTenantsComeFromTheURLAndStayApart: http.routing tenant_path, with sources of one tenant and shared ones.
 func TestTenantsComeFromTheURLAndStayApart(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*world, harness.Options){
 		"one process": func(w *world, o harness.Options) { w.start(o, harness.StartOne) },
 		"four kinds": func(w *world, o harness.Options) {
@@ -25,6 +26,7 @@ func TestTenantsComeFromTheURLAndStayApart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			s := brisk()
 			s["http.routing"] = "tenant_path"
