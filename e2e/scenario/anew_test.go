@@ -13,7 +13,6 @@ import (
 // TestASourceThatIsMadeAnewGetsNothingOfTheOldOne: what was pending is a dead letter, and never reaches a sink of the new
 // source, though that has the same name.
 func TestASourceThatIsMadeAnewGetsNothingOfTheOldOne(t *testing.T) {
-	t.Parallel()
 	w := four(t, harness.Options{})
 	ctx, cancel := w.soon()
 	defer cancel()

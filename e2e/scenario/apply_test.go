@@ -29,7 +29,6 @@ const (
 
 // TestApplyBringsAServerToWhatAFileSays drives the operator's tool as a process against a running product.
 func TestApplyBringsAServerToWhatAFileSays(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.start(harness.Options{Sources: map[string]any{"raw": map[string]any{
 		"verify": map[string]any{"type": "none"}, "sinks": w.sink("/"),
@@ -88,7 +87,6 @@ sources:
 }
 
 func TestApplySaysWhatFailedAndGoesOn(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.start(harness.Options{Sources: map[string]any{"raw": map[string]any{
 		"verify": map[string]any{"type": "none"}, "sinks": w.sink("/"),
@@ -112,7 +110,6 @@ sources:
 
 // TestApplyRefusesABadFileWithEveryFault asks no server: none runs.
 func TestApplyRefusesABadFileWithEveryFault(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	out := w.apply(`
 sources:

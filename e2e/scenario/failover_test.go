@@ -14,7 +14,6 @@ import (
 // TestI5_AChangeOfLeaderLosesAndDuplicatesNothing takes schedulers away under load, while sink-runners and their
 // connections to the receiver live on. No fault is recorded, so that nothing excuses a duplicate.
 func TestI5_AChangeOfLeaderLosesAndDuplicatesNothing(t *testing.T) {
-	t.Parallel()
 	for name, change := range map[string]func(*world){
 		"the leader is killed again and again": func(w *world) {
 			for range scaled(2, 10) {
@@ -48,7 +47,6 @@ func TestI5_AChangeOfLeaderLosesAndDuplicatesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t)
 			w.receiver.Behave("/", receiver.After(20*time.Millisecond, receiver.Answer(200)))
 			w.start(harness.Options{Schedulers: 3, Ingests: 1, Runners: 2}, harness.StartFour)

@@ -25,7 +25,6 @@ import (
 // TestMessagesThatNoProcessSendsAreRefusedWithAReason speaks to the leader as a broken or hostile process would, beside
 // a good load, which must not notice.
 func TestMessagesThatNoProcessSendsAreRefusedWithAReason(t *testing.T) {
-	t.Parallel()
 	w := four(t, harness.Options{})
 	w.send(load.Config{Rate: 50, Workers: 8})
 	w.flow(10)

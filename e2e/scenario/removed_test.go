@@ -17,7 +17,6 @@ import (
 // TestASinkThatIsRemovedEndsWhatIsOwedToIt: a delivery is bound to its sink when its hook is accepted. It goes to the sink
 // that stands in that place now, or to another of the same type, and where there is none it is a dead letter.
 func TestASinkThatIsRemovedEndsWhatIsOwedToIt(t *testing.T) {
-	t.Parallel()
 	w := four(t, harness.Options{})
 	ctx, cancel := w.soon()
 	defer cancel()

@@ -17,7 +17,6 @@ import (
 
 // TestTenantsComeFromTheURLAndStayApart: http.routing tenant_path, with sources of one tenant and shared ones.
 func TestTenantsComeFromTheURLAndStayApart(t *testing.T) {
-	t.Parallel()
 	for name, start := range map[string]func(*world, harness.Options){
 		"one process": func(w *world, o harness.Options) { w.start(o, harness.StartOne) },
 		"four kinds": func(w *world, o harness.Options) {
@@ -26,7 +25,6 @@ func TestTenantsComeFromTheURLAndStayApart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t)
 			s := brisk()
 			s["http.routing"] = "tenant_path"

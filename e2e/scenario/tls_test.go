@@ -19,7 +19,6 @@ import (
 // TestProcessesThatShowCertificatesTrustNobodyElse runs all four kinds with certificates, and lets processes knock that
 // have another authority's or none.
 func TestProcessesThatShowCertificatesTrustNobodyElse(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	ours := w.authority("ours")
 	w.start(harness.Options{Authority: ours, Schedulers: 2, Ingests: 1, Runners: 1}, harness.StartFour)
