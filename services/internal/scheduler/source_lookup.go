@@ -27,6 +27,27 @@ func (w wanted) by(d *hook.Delivery) {
 	}
 }
 
+// wantedBy is the sources of rows.
+func wantedBy(rows []hook.Delivery) wanted {
+	w := wanted{}
+	w.byAll(rows)
+	return w
+}
+
+func wantedByLanes(lanes []hook.LaneRows) wanted {
+	w := wanted{}
+	for i := range lanes {
+		w.byAll(lanes[i].Rows)
+	}
+	return w
+}
+
+func (w wanted) byAll(rows []hook.Delivery) {
+	for i := range rows {
+		w.by(&rows[i])
+	}
+}
+
 // sourcesOf looks up the sources of some rows as they are now, and none from before any of its rows: one may be deleted
 // and created anew within the moment for which it is remembered. A page may hold rows of many, which do not wait for each
 // other.

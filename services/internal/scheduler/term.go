@@ -177,16 +177,16 @@ func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
 	}
 	t.push(&e)
 	for _, r := range e.Reads {
-		t.spawn(func() { t.read(ctx, r) })
+		t.spawn(func() { t.look(ctx, t.read(r)) })
 	}
 	for _, s := range e.Scans {
-		t.spawn(func() { t.scan(ctx, s) })
+		t.spawn(func() { t.look(ctx, t.scan(s)) })
 	}
 	for _, r := range e.LaneReads {
-		t.spawn(func() { t.readLanes(ctx, r) })
+		t.spawn(func() { t.look(ctx, t.readLanes(r)) })
 	}
 	for _, s := range e.LaneScans {
-		t.spawn(func() { t.scanLanes(ctx, s) })
+		t.spawn(func() { t.look(ctx, t.scanLanes(s)) })
 	}
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })
@@ -220,75 +220,6 @@ func (t *term) spawn(f func()) {
 		defer t.work.Done()
 		f()
 	}()
-}
-
-// readTimeout bounds one read or scan, so that a stuck region delays nobody else's for long.
-const readTimeout = 5 * time.Second
-
-// reading runs a read with its deadline, as one of at most maxReads.
-func (t *term) reading(ctx context.Context, read func(context.Context) error) error {
-	select {
-	case t.admit <- struct{}{}:
-		defer func() { <-t.admit }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return read(ctx)
-}
-
-func (t *term) read(ctx context.Context, r core.Read) {
-	var found []store.Found
-	var sources map[string]core.Source
-	err := t.reading(ctx, func(ctx context.Context) (err error) {
-		find := t.scheduler.deps.Store.Rows
-		if r.Anew {
-			find = t.scheduler.deps.Store.Reread
-		}
-		if found, err = find(ctx, r.Rows); err == nil {
-			w := wanted{}
-			for i := range found {
-				w.by(found[i].Delivery)
-			}
-			sources, err = t.scheduler.sourcesOf(ctx, w)
-		}
-		return err
-	})
-	if err != nil {
-		t.log.Warn("rows not read", zap.Int("rows", len(r.Rows)), zap.Error(err))
-		t.post(func(c *core.Core, now hook.Timestamp) { c.ReadFailed(now, r) })
-		return
-	}
-	rows := make([]core.Found, len(found))
-	for i, f := range found {
-		rows[i] = core.Found{Delivery: f.Delivery, Hook: f.Hook}
-	}
-	t.post(func(c *core.Core, now hook.Timestamp) { c.RowsRead(now, r, rows, sources) })
-}
-
-func (t *term) scan(ctx context.Context, s core.Scan) {
-	var page store.DuePage
-	var sources map[string]core.Source
-	err := t.reading(ctx, func(ctx context.Context) (err error) {
-		page, err = t.scheduler.deps.Store.ScanDue(ctx, store.DueScan{
-			Partition: s.Partition, Key: s.Key, From: s.From, After: s.After, Limit: s.Limit,
-		})
-		if err == nil {
-			w := wanted{}
-			for i := range page.Rows {
-				w.by(&page.Rows[i])
-			}
-			sources, err = t.scheduler.sourcesOf(ctx, w)
-		}
-		return err
-	})
-	if err != nil {
-		t.log.Warn("rows not scanned", zap.Stringer("key", s.Key), zap.Error(err))
-		t.post(func(c *core.Core, now hook.Timestamp) { c.ScanFailed(now, s) })
-		return
-	}
-	t.post(func(c *core.Core, now hook.Timestamp) { c.Scanned(now, s, page.Rows, page.More, sources) })
 }
 
 // forget removes a runner's record, and tries until it is gone: the next leader waits for every runner on record.

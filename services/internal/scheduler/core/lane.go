@@ -240,6 +240,11 @@ func (c *Core) passOn(cl *claim) {
 // before it.
 func (l *lane) rest() {
 	l.from = earlier(l.from, l.head.Place)
+	l.forgetRows()
+}
+
+// forgetRows has what was read ahead be read again.
+func (l *lane) forgetRows() {
 	if len(l.rows) > 0 {
 		l.from = earlier(l.from, l.rows[0].Place)
 	}

@@ -27,10 +27,7 @@ func (c *Core) seek(b *backlog, text string) {
 }
 
 func (c *Core) scanLanes(t *tenant, b *backlog, limit int) {
-	b.scanning, b.again = true, 0
-	c.scanned += limit
-	c.reserve(t, limit)
-	c.update(b.key)
+	c.beginScan(t, b, limit)
 	c.out.LaneScans = append(c.out.LaneScans, LaneScan{
 		ID: c.reads.begin(), Partition: b.partition, Key: b.key.id, From: b.order.from, Limit: limit, Members: readAhead,
 		asked: c.now,
@@ -54,7 +51,7 @@ func (c *Core) LanesScanned(
 			break
 		}
 	}
-	c.laneScanEnded(b, s.ID)
+	c.scanOver(b, s.ID)
 }
 
 // LanesNotScanned answers a LaneScan that the store did not: the backlog stays as it is.
@@ -65,14 +62,7 @@ func (c *Core) LanesNotScanned(now hook.Timestamp, s LaneScan) {
 	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.hesitate(b.key)
-	c.laneScanEnded(b, s.ID)
-}
-
-func (c *Core) laneScanEnded(b *backlog, read uint64) {
-	c.seeAgain(b)
-	c.endRead(read)
-	c.update(b.key)
-	c.retire(b.key)
+	c.scanOver(b, s.ID)
 }
 
 // metLane takes a lane that the cursor came by, and says whether the next may be taken.

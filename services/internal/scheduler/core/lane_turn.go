@@ -17,17 +17,16 @@ func (c *Core) contended(t *tenant) bool {
 
 // waitTurn has a lane without a head wait until it can be read.
 func (c *Core) waitTurn(l *lane) {
-	b := l.backlog
-	if l.waits || c.turns >= maxTurns {
-		if !l.waits {
-			c.giveUp(l)
-		}
+	switch {
+	case l.waits:
+		return
+	case c.turns >= maxTurns:
+		c.giveUp(l)
 		return
 	}
-	if len(l.rows) > 0 {
-		l.from = earlier(l.from, l.rows[0].Place)
-	}
-	l.rows, l.more, l.woken, l.waits = nil, true, 0, true
+	l.forgetRows()
+	l.woken, l.waits = 0, true
+	b := l.backlog
 	b.turns.queue.push(l)
 	b.turns.n++
 	c.turns++

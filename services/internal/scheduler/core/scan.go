@@ -71,10 +71,7 @@ func (b *backlog) next() int {
 }
 
 func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
-	b.scanning, b.again = true, 0
-	c.scanned += limit
-	c.reserve(t, limit)
-	c.update(b.key)
+	c.beginScan(t, b, limit)
 	c.out.Scans = append(c.out.Scans, Scan{
 		ID: c.reads.begin(), Partition: b.partition, Key: b.key.id, From: b.from, After: b.after, Limit: limit,
 	})
@@ -98,13 +95,7 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 	if !more && b.again == 0 {
 		c.exhausted(b)
 	}
-	c.seeAgain(b)
-	c.endRead(s.ID)
-	if b.key.parked != 0 {
-		c.watchHorizon(b)
-	}
-	c.update(b.key)
-	c.retire(b.key)
+	c.scanOver(b, s.ID)
 }
 
 // scannedRow takes one row of a page, and says whether the next may be taken.
@@ -155,11 +146,14 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
 	c.hesitate(b.key)
 	b.sweeping = false
-	if b.key.parked != 0 {
-		c.watchHorizon(b)
-	}
-	c.seeAgain(b)
-	c.endRead(s.ID)
+	c.scanOver(b, s.ID)
+}
+
+// beginScan reserves the rows that a scan of a backlog may claim.
+func (c *Core) beginScan(t *tenant, b *backlog, limit int) {
+	b.scanning, b.again = true, 0
+	c.scanned += limit
+	c.reserve(t, limit)
 	c.update(b.key)
 }
 
@@ -169,6 +163,17 @@ func (c *Core) scanEnded(partition uint8, key hook.SinkKey, limit int) *backlog 
 	c.scanned -= limit
 	c.reserve(b.key.tenant, -limit)
 	return b
+}
+
+// scanOver goes on with a backlog once the answer to its scan is handled.
+func (c *Core) scanOver(b *backlog, read uint64) {
+	c.seeAgain(b)
+	c.endRead(read)
+	if b.key.parked != 0 {
+		c.watchHorizon(b)
+	}
+	c.update(b.key)
+	c.retire(b.key)
 }
 
 // seeAgain has the next scans come by what was named while one was under way.
