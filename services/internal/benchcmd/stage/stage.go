@@ -19,7 +19,8 @@ import (
 	"ankusa.dev/services/internal/store"
 )
 
-// Stage is one scheduler, served over gRPC within the process as the one-process binary does it.
+// Stage is one scheduler, served over gRPC within the process: with its framing and encoding, as between processes, which the
+// one-process binary does without.
 type Stage struct {
 	Store *store.Store
 
