@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/run"
@@ -77,10 +76,11 @@ func Run(ctx context.Context, role config.Role, path string, build Build, out io
 	if err != nil {
 		return report(out, err)
 	}
-	log, err := telemetry.NewLogger(c.Log.Level, zapcore.Lock(zapcore.AddSync(out)))
+	log, err := telemetry.NewLogger(c.Log.Level, telemetry.NewLines(out))
 	if err != nil {
 		return report(out, err)
 	}
+	defer func() { _ = log.Sync() }() // the last lines; there is nowhere else to complain
 	if err := newProcess(role, path, c, log).run(ctx, build, hangups); err != nil {
 		log.Error("process failed", zap.Error(err))
 		return code(err)

@@ -97,7 +97,7 @@ func (h *hub) release(s store.Slot) {
 }
 
 // settled publishes what a settle brought about.
-func (h *hub) settled(batch []store.Settlement, start hook.Timestamp) {
+func (h *hub) settled(batch []hook.Settlement, start hook.Timestamp) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = max(h.seen, start)

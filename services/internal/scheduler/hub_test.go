@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ankusa.dev/services/internal/hook"
-	"ankusa.dev/services/internal/store"
 )
 
 func anything(*hook.Event) bool { return true }
@@ -20,7 +19,7 @@ func TestL05_AWatcherThatReadsNothingHoldsUpNoSettle(t *testing.T) {
 	require.True(t, ok)
 	for i := range settles {
 		at := hook.Timestamp(i + 2)
-		h.settled([]store.Settlement{{Verdict: hook.Verdict{Kind: hook.Complete}}}, at)
+		h.settled([]hook.Settlement{{Verdict: hook.Verdict{Kind: hook.Complete}}}, at)
 		got := <-reading.queue
 		require.Equal(t, hook.EventDelivered, got.event.Kind)
 		require.Equal(t, at, got.event.At)

@@ -8,7 +8,6 @@ import (
 
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/scheduler/core"
-	"ankusa.dev/services/internal/store"
 )
 
 // metrics of a scheduler. Labels are types of sinks and words of ours, but for the sources of dead letters.
@@ -101,7 +100,7 @@ func (m *metrics) breaker(e *hook.Event) {
 }
 
 // settled counts a batch.
-func (m *metrics) settled(batch []store.Settlement) {
+func (m *metrics) settled(batch []hook.Settlement) {
 	for i := range batch {
 		s := &batch[i]
 		m.deliveries.WithLabelValues(result(s), s.Delivery.Key.Type).Inc()
@@ -114,7 +113,7 @@ func (m *metrics) settled(batch []store.Settlement) {
 	}
 }
 
-func result(s *store.Settlement) string {
+func result(s *hook.Settlement) string {
 	switch s.Verdict.Kind {
 	case hook.Complete:
 		return "delivered"

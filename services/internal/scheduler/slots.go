@@ -33,7 +33,7 @@ type slots struct {
 type slot struct {
 	*slots
 	slot    store.Slot
-	batcher *ferry.Batcher[core.Settle, struct{}]
+	batcher *ferry.Batcher[hook.Settlement, struct{}]
 	failing map[string]time.Duration // pauses of the tenants that are set aside; the batcher's run owns it
 }
 
@@ -43,12 +43,12 @@ func newSlots(t *term) *slots {
 }
 
 // submit belongs to the loop. The claimed-row windows bound what waits here.
-func (s *slots) submit(settle core.Settle) {
+func (s *slots) submit(settle hook.Settlement) {
 	at := store.SlotOf(settle.Delivery.Partition, settle.Delivery.Key.Tenant)
 	line, ok := s.started[at]
 	if !ok {
 		line = &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
-		cfg := ferry.Default[core.Settle]()
+		cfg := ferry.Default[hook.Settlement]()
 		cfg.MaxBatch, cfg.MaxQueue, cfg.MaxWait = max(1, s.term.scheduler.cfg.Core.Batch), 1<<30, settleWait
 		var err error
 		if line.batcher, err = ferry.New(cfg, line.settle); err != nil {
@@ -72,7 +72,7 @@ func (s *slots) close() {
 
 // settle commits a batch. What the store does not take is tried again until it lands or the term is over: an outcome is
 // never dropped because the store had a bad moment. A tenant whose rows fail is set aside, so that the others go on.
-func (l *slot) settle(_ context.Context, batch []core.Settle) ([]ferry.Result[struct{}], error) {
+func (l *slot) settle(_ context.Context, batch []hook.Settlement) ([]ferry.Result[struct{}], error) {
 	healthy, failing := l.sort(batch)
 	l.term.hub.hold(l.slot)
 	defer l.term.hub.release(l.slot)
@@ -88,11 +88,11 @@ func (l *slot) settle(_ context.Context, batch []core.Settle) ([]ferry.Result[st
 }
 
 // sort copies a batch, and takes the tenants out whose settles failed the last time.
-func (l *slot) sort(batch []core.Settle) (healthy []core.Settle, failing map[string][]core.Settle) {
+func (l *slot) sort(batch []hook.Settlement) (healthy []hook.Settlement, failing map[string][]hook.Settlement) {
 	if len(l.failing) == 0 {
 		return slices.Clone(batch), nil
 	}
-	failing = make(map[string][]core.Settle)
+	failing = make(map[string][]hook.Settlement)
 	for _, s := range batch {
 		tenant := s.Delivery.Key.Tenant
 		if l.failing[tenant] > 0 {
@@ -105,8 +105,8 @@ func (l *slot) sort(batch []core.Settle) (healthy []core.Settle, failing map[str
 }
 
 // apart commits a batch that failed tenant by tenant, and leaves those that fail again for later.
-func (l *slot) apart(settles []core.Settle) {
-	tenants := make(map[string][]core.Settle)
+func (l *slot) apart(settles []hook.Settlement) {
+	tenants := make(map[string][]hook.Settlement)
 	for _, s := range settles {
 		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
 	}
@@ -120,7 +120,7 @@ func (l *slot) apart(settles []core.Settle) {
 }
 
 // alone commits one tenant's settles, or leaves them for later.
-func (l *slot) alone(tenant string, part []core.Settle) {
+func (l *slot) alone(tenant string, part []hook.Settlement) {
 	if l.commit(part) != nil {
 		l.later(tenant, part)
 		return
@@ -132,7 +132,7 @@ func (l *slot) alone(tenant string, part []core.Settle) {
 const maxAside = 5 * time.Second
 
 // later submits a tenant's settles again, after a pause that grows while they fail.
-func (l *slot) later(tenant string, part []core.Settle) {
+func (l *slot) later(tenant string, part []hook.Settlement) {
 	pause := min(max(2*l.failing[tenant], 100*time.Millisecond), maxAside)
 	l.failing[tenant] = pause
 	l.term.spawn(func() {
@@ -151,18 +151,14 @@ func ignore(struct{}, error) {}
 
 // commit settles rows in one transaction and tells the core. One whose fate is unknown is repeated until it is known,
 // since the slot can do nothing else before.
-func (l *slot) commit(settles []core.Settle) error {
-	rows := make([]store.Settlement, len(settles))
-	for i, s := range settles {
-		rows[i] = store.Settlement{Delivery: s.Delivery, Verdict: s.Verdict, Position: s.Position, Claimed: s.Claimed}
-	}
+func (l *slot) commit(settles []hook.Settlement) error {
 	for {
-		done, err := l.try(rows)
+		done, err := l.try(settles)
 		switch {
 		case err == nil:
-			l.term.hub.settled(rows, done.Start)
-			l.term.scheduler.metrics.settled(rows)
-			l.term.ended.Add(ended(rows))
+			l.term.hub.settled(settles, done.Start)
+			l.term.scheduler.metrics.settled(settles)
+			l.term.ended.Add(ended(settles))
 			l.term.post(func(c *core.Core, now hook.Timestamp) { c.Settled(now, done.Start, settles) })
 			return nil
 		case l.ctx.Err() != nil:
@@ -171,7 +167,7 @@ func (l *slot) commit(settles []core.Settle) error {
 			l.term.end(err)
 			return err
 		}
-		l.term.log.Warn("outcomes not settled", zap.Int("rows", len(rows)), zap.Error(err))
+		l.term.log.Warn("outcomes not settled", zap.Int("rows", len(settles)), zap.Error(err))
 		if store.NotWritten(err) {
 			return err
 		}
@@ -179,14 +175,14 @@ func (l *slot) commit(settles []core.Settle) error {
 	}
 }
 
-func (l *slot) try(rows []store.Settlement) (store.Settled, error) {
+func (l *slot) try(rows []hook.Settlement) (store.Settled, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, settleTimeout)
 	defer cancel()
 	return l.term.leader.Settle(ctx, l.slot, rows)
 }
 
 // ended counts the rows that are delivered or dead-lettered.
-func ended(rows []store.Settlement) (n int64) {
+func ended(rows []hook.Settlement) (n int64) {
 	for i := range rows {
 		if k := rows[i].Verdict.Kind; k == hook.Complete || k == hook.Bury {
 			n++

@@ -32,8 +32,8 @@ type lease struct {
 	wire.Attempt
 	// ctx is what the attempt runs in: it ends with the lease, with errTimeout as its cause at the deadline.
 	ctx     context.Context
-	stop    context.CancelFunc
 	cancel  context.CancelCauseFunc
+	timeout *time.Timer
 	limit   time.Duration // from its arrival on: the attempt's time-out, or what was left of the lease
 	arrived time.Time
 }
@@ -42,7 +42,7 @@ type lease struct {
 func newLease(a *wire.Attempt) *lease {
 	l := &lease{Attempt: *a, limit: min(a.Timeout, a.Left), arrived: time.Now()}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
-	l.ctx, l.stop = context.WithDeadlineCause(l.ctx, l.deadline(), errTimeout)
+	l.timeout = time.AfterFunc(l.limit, func() { l.cancel(errTimeout) })
 	return l
 }
 
@@ -50,7 +50,7 @@ func (l *lease) deadline() time.Time { return l.arrived.Add(l.limit) }
 
 // close frees what the lease holds. Its context has ended then, if only by that.
 func (l *lease) close() {
-	l.stop()
+	l.timeout.Stop()
 	l.cancel(nil)
 }
 
@@ -246,6 +246,7 @@ func (b *book) take(limit int) news {
 	defer b.mu.Unlock()
 	n := news{credit: b.credit(), draining: b.draining, epoch: b.epoch}
 	taken := b.outbox[:min(len(b.outbox), limit)]
+	n.reports = make([]hook.Report, 0, len(taken))
 	for _, l := range taken {
 		if e, held := b.ended[l]; held {
 			n.reports = append(n.reports, e.report)

@@ -18,7 +18,7 @@ func (b *bench) buried(name, tenant string, n int, body []byte) {
 		batch[i] = incoming(src, tenant, "", body)
 	}
 	_, groups := b.commit(w, batch...)
-	var settles []Settlement
+	var settles []hook.Settlement
 	for _, d := range b.rows(groups) {
 		settles = append(settles, settled(d, hook.Bury))
 	}

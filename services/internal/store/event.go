@@ -9,54 +9,12 @@ import (
 	"ankusa.dev/services/internal/kv"
 )
 
-// Transitions are the events that a settlement brings about, in order: the acceptance with the first, the lease, the
-// end. What happened before a settle is logged with it, since nothing is written before.
-func (s *Settlement) Transitions(at hook.Timestamp) []hook.Event {
-	return s.appendTransitions(make([]hook.Event, 0, 3), at)
-}
-
-func (s *Settlement) appendTransitions(out []hook.Event, at hook.Timestamp) []hook.Event {
-	d := &s.Delivery
-	base := hook.Event{Key: d.Key, Hook: d.Hook}
-	if d.FirstAttemptAt == 0 {
-		e := base
-		e.Kind, e.At = hook.EventAccepted, d.Version
-		out = append(out, e)
-	}
-	if s.Claimed != 0 {
-		e := base
-		e.Kind, e.At, e.Attempt = hook.EventLeased, s.Claimed, d.Attempts+1
-		out = append(out, e)
-	}
-	return append(out, s.end(base, at))
-}
-
-func (s *Settlement) end(e hook.Event, at hook.Timestamp) hook.Event {
-	e.At, e.Reason, e.Class = at, s.Verdict.Reason, s.Verdict.Class
-	if n := len(s.Verdict.State.History); n > 0 && s.Verdict.State.Attempts > s.Delivery.Attempts {
-		last := &s.Verdict.State.History[n-1]
-		e.Attempt, e.Reason, e.Class = last.Number, last.Reason, last.Class.ErrorClass()
-		e.Status, e.Duration = last.Status, last.Duration
-	}
-	switch s.Verdict.Kind {
-	case hook.Complete:
-		e.Kind = hook.EventDelivered
-	case hook.Again:
-		e.Kind, e.NextDue = hook.EventFailed, s.Verdict.Due
-	case hook.Bury:
-		e.Kind, e.Reason, e.Class = hook.EventDead, s.Verdict.Reason, s.Verdict.Class
-	default:
-		e.Kind = hook.EventDropped
-	}
-	return e
-}
-
 // encodeEvents is the log entry of one settle: one value, whatever the batch holds.
-func encodeEvents(batch []Settlement, at hook.Timestamp) []byte {
+func encodeEvents(batch []hook.Settlement, at hook.Timestamp) []byte {
 	e := newValue(160 * len(batch))
 	scratch, events := make([]byte, 0, 256), make([]hook.Event, 0, 3)
 	for i := range batch {
-		events = batch[i].appendTransitions(events[:0], at)
+		events = batch[i].AppendTransitions(events[:0], at)
 		for j := range events {
 			scratch = appendEvent(scratch[:0], &events[j])
 			e = e.message(2, scratch)

@@ -118,8 +118,8 @@ func (b *bench) members(partition uint8, key hook.SinkKey) (out []hook.Delivery)
 	return out
 }
 
-func settled(d hook.Delivery, kind hook.Next) Settlement {
-	s := Settlement{Delivery: d, Claimed: d.Due, Verdict: hook.Verdict{Kind: kind, State: d.State}}
+func settled(d hook.Delivery, kind hook.Next) hook.Settlement {
+	s := hook.Settlement{Delivery: d, Claimed: d.Due, Verdict: hook.Verdict{Kind: kind, State: d.State}}
 	s.Verdict.State.FirstAttemptAt = d.Due
 	if kind == hook.Bury {
 		s.Verdict.Reason, s.Verdict.Class = "http: status 410", hook.ErrorPermanent
@@ -127,7 +127,7 @@ func settled(d hook.Delivery, kind hook.Next) Settlement {
 	return s
 }
 
-func (b *bench) settle(l *Leader, all ...Settlement) {
+func (b *bench) settle(l *Leader, all ...hook.Settlement) {
 	d := all[0].Delivery
 	_, err := l.Settle(b.t.Context(), SlotOf(d.Partition, d.Key.Tenant), all)
 	require.NoError(b.t, err)

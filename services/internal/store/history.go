@@ -34,7 +34,7 @@ type Lookup struct {
 	Deliveries []History // by sink
 }
 
-func encodeHistory(s *Settlement, at hook.Timestamp) []byte {
+func encodeHistory(s *hook.Settlement, at hook.Timestamp) []byte {
 	v := &s.Verdict
 	return appendState(newValue(128), at, &v.State).
 		text(rowReason, v.Reason).uint(rowClass, uint64(v.Class)).

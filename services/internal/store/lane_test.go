@@ -206,7 +206,7 @@ func inLane(in Incoming, sink int, lane string) Incoming {
 	return in
 }
 
-func again(d hook.Delivery, seconds int) Settlement {
+func again(d hook.Delivery, seconds int) hook.Settlement {
 	s := settled(d, hook.Again)
 	s.Verdict.Due = d.Due.Add(1e9)
 	for range seconds - 1 {
@@ -316,9 +316,9 @@ func TestAHookMayBeOwedToALaneAndToASinkWithoutOrder(t *testing.T) {
 
 func TestL08_AMemberWhoseSettleIsOfUnknownFateIsSettledOnce(t *testing.T) {
 	for name, kind := range map[string]faultkv.Kind{"landed": faultkv.UndeterminedLanded, "lost": faultkv.UndeterminedLost} {
-		for end, settle := range map[string]func(hook.Delivery) Settlement{
-			"again": func(d hook.Delivery) Settlement { return again(d, 9) },
-			"done":  func(d hook.Delivery) Settlement { return settled(d, hook.Complete) },
+		for end, settle := range map[string]func(hook.Delivery) hook.Settlement{
+			"again": func(d hook.Delivery) hook.Settlement { return again(d, 9) },
+			"done":  func(d hook.Delivery) hook.Settlement { return settled(d, hook.Complete) },
 		} {
 			b := newBench(t, nil)
 			src, leader := b.source("s", 1), b.lead()
@@ -326,7 +326,7 @@ func TestL08_AMemberWhoseSettleIsOfUnknownFateIsSettledOnce(t *testing.T) {
 			b.settle(leader, again(b.rows(groups)[0], 1))
 			b.kv = faultkv.New(b.port.Unwrap(), faultkv.Script(faultkv.Update,
 				faultkv.Fault{Kind: kind}, faultkv.Fault{Kind: faultkv.Unavailable}))
-			batch := []Settlement{settle(b.rows(groups)[0])}
+			batch := []hook.Settlement{settle(b.rows(groups)[0])}
 			slot := SlotOf(groups[0].Partition, "acme")
 			_, err := leader.Settle(context.Background(), slot, batch)
 			require.Error(t, err, name)

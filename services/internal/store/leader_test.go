@@ -21,7 +21,7 @@ func TestI4_ADeposedLeaderSettlesNothing(t *testing.T) {
 	old := b.lead()
 	next := b.lead()
 	require.Greater(t, next.Epoch(), old.Epoch())
-	_, err := old.Settle(t.Context(), SlotOf(rows[0].Partition, "acme"), []Settlement{settled(rows[0], hook.Complete)})
+	_, err := old.Settle(t.Context(), SlotOf(rows[0].Partition, "acme"), []hook.Settlement{settled(rows[0], hook.Complete)})
 	require.ErrorIs(t, err, ErrDeposed)
 	require.EqualValues(t, 1, b.outstanding())
 	fetched, err := b.Fetch(t.Context(), []hook.Row{rows[0].Row})
@@ -47,7 +47,7 @@ func TestI4_ATransactionBegunBeforeTheBumpFails(t *testing.T) {
 		}
 		return nil
 	}})
-	_, err := old.Settle(t.Context(), SlotOf(rows[0].Partition, "acme"), []Settlement{settled(rows[0], hook.Complete)})
+	_, err := old.Settle(t.Context(), SlotOf(rows[0].Partition, "acme"), []hook.Settlement{settled(rows[0], hook.Complete)})
 	require.ErrorIs(t, err, ErrDeposed)
 	require.EqualValues(t, 1, b.outstanding())
 }
@@ -63,7 +63,7 @@ func TestL08_ASettleOfUnknownFateIsRepeatedWithoutCountingTwice(t *testing.T) {
 			b.kv = faultkv.New(b.port.Unwrap(), faultkv.Script(faultkv.Update,
 				faultkv.Fault{Kind: kind}, faultkv.Fault{Kind: faultkv.Unavailable}))
 			slot := SlotOf(rows[0].Partition, "acme")
-			batch := []Settlement{settled(rows[0], hook.Complete)}
+			batch := []hook.Settlement{settled(rows[0], hook.Complete)}
 			_, err := leader.Settle(t.Context(), slot, batch)
 			require.Error(t, err)
 			_, err = leader.Settle(t.Context(), slot, batch)
@@ -85,10 +85,10 @@ func TestL08_ARetryThatDidNotLandIsNotTakenForLanded(t *testing.T) {
 	again := settled(row, hook.Again)
 	again.Verdict.Due = row.Due.Add(60_000_000_000)
 	slot := SlotOf(row.Partition, "acme")
-	_, err := leader.Settle(t.Context(), slot, []Settlement{again})
+	_, err := leader.Settle(t.Context(), slot, []hook.Settlement{again})
 	require.Error(t, err)
 	require.Equal(t, row.Due, b.rows(groups)[0].Due)
-	_, err = leader.Settle(t.Context(), slot, []Settlement{again})
+	_, err = leader.Settle(t.Context(), slot, []hook.Settlement{again})
 	require.NoError(t, err)
 	require.Equal(t, again.Verdict.Due, b.rows(groups)[0].Due)
 }

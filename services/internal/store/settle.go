@@ -11,18 +11,6 @@ import (
 	"ankusa.dev/services/internal/kv"
 )
 
-// Settlement is what becomes of one claimed row.
-type Settlement struct {
-	// Delivery as it was claimed.
-	Delivery hook.Delivery
-	// Verdict says what becomes of it, and its State.
-	Verdict hook.Verdict
-	// Position: no unsettled row of the key is due before it. Zero leaves the stored one.
-	Position hook.Timestamp
-	// Claimed is when the attempt that ended was leased; zero when there was none.
-	Claimed hook.Timestamp
-}
-
 // Settled tells when a batch was settled.
 type Settled struct {
 	// Start is the version of the rows that were written.
@@ -59,7 +47,7 @@ var errUnresolved = errors.New("fate of the settle before is unknown")
 // Settle commits what became of rows that one slot guards, all or none. After an error for which NotWritten is false it
 // must be repeated with the same batch until it succeeds: what has landed unseen is not done twice. Calls for one slot
 // wait for each other.
-func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Settled, error) {
+func (l *Leader) Settle(ctx context.Context, slot Slot, batch []hook.Settlement) (Settled, error) {
 	s := &l.slots[int(slot.Partition)*FenceSlots+int(slot.Index)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +86,8 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []Settlement) (Set
 	}
 }
 
-func sameRows(a, b []Settlement) bool {
-	return slices.EqualFunc(a, b, func(x, y Settlement) bool {
+func sameRows(a, b []hook.Settlement) bool {
+	return slices.EqualFunc(a, b, func(x, y hook.Settlement) bool {
 		return x.Delivery.Ref() == y.Delivery.Ref() && x.Delivery.Version == y.Delivery.Version
 	})
 }
@@ -138,7 +126,7 @@ type settlement struct {
 	leader  *Leader
 	slot    Slot
 	settler *settler
-	batch   []Settlement
+	batch   []hook.Settlement
 
 	start       hook.Timestamp
 	ran         bool // the closure came to its end, so that the commit was tried
@@ -191,7 +179,7 @@ func (a *settlement) record(w *puts) error {
 	return w.err
 }
 
-func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
+func (a *settlement) settle(r *reads, w *puts, s *hook.Settlement) error {
 	d := &s.Delivery
 	c, err := a.counter(r, d)
 	if err != nil {
@@ -230,7 +218,7 @@ func (a *settlement) settle(r *reads, w *puts, s *Settlement) error {
 
 // again writes the row with its next due time: a member where it stands, since its place is its lane's, and with it its
 // wake-up. A scan of due rows finds that when nobody remembers the lane any more.
-func (a *settlement) again(w *puts, s *Settlement) {
+func (a *settlement) again(w *puts, s *hook.Settlement) {
 	row := s.Delivery.Row
 	row.Due = s.Verdict.Due
 	w.put(rowKey(&row), encodeRow(&row, a.start, &s.Verdict.State))
@@ -250,7 +238,7 @@ func (a *settlement) counter(r *reads, d *hook.Delivery) (counter, error) {
 	return decodeCounter(r.get(counterKey(d.Partition, d.Key, nil)))
 }
 
-func (a *settlement) bury(w *puts, s *Settlement) {
+func (a *settlement) bury(w *puts, s *hook.Settlement) {
 	d := DeadLetter{Delivery: s.Delivery, At: a.start, Reason: s.Verdict.Reason, Class: s.Verdict.Class}
 	d.State = s.Verdict.State
 	w.put(deadKey(d.Partition, d.Key.Tenant, a.start, d.Ref()), encodeDead(&d, a.start))

@@ -44,7 +44,7 @@ func TestL05_ASettleWritesItsRowsEventsAndHistoryOrNothing(t *testing.T) {
 			})
 			s := settled(row, c.verdict)
 			s.Verdict.Due = row.Due.Add(60e9)
-			_, err := leader.Settle(t.Context(), SlotOf(row.Partition, "acme"), []Settlement{s})
+			_, err := leader.Settle(t.Context(), SlotOf(row.Partition, "acme"), []hook.Settlement{s})
 			if kind == faultkv.None {
 				require.NoError(t, err, name)
 				require.Len(t, b.keys(famEvent), 1, name)

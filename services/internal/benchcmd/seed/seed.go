@@ -77,16 +77,16 @@ type Rows struct {
 }
 
 // Fate decides about one row.
-type Fate func(*store.Settlement)
+type Fate func(*hook.Settlement)
 
 // Delivered settles rows as delivered.
-func Delivered(s *store.Settlement) {
+func Delivered(s *hook.Settlement) {
 	s.Verdict = hook.Verdict{Kind: hook.Complete, State: s.Delivery.State}
 }
 
 // Failed is a first attempt that failed, with the next one due after a pause.
 func Failed(pause time.Duration) Fate {
-	return func(s *store.Settlement) {
+	return func(s *hook.Settlement) {
 		state := s.Delivery.State
 		state.Attempts, state.FirstAttemptAt = 1, s.Claimed
 		state.History = []hook.Attempt{{Number: 1, At: s.Claimed, Class: hook.Transient, Status: 503, Reason: "http: status 503"}}
@@ -172,7 +172,7 @@ func (s *Seeder) commit(ctx context.Context, partition uint8, list []store.Incom
 
 // settle has the leader decide about all rows of some groups.
 func (s *Seeder) settle(ctx context.Context, groups []hook.Group, r *Rows) error {
-	slots := make(map[store.Slot][]store.Settlement)
+	slots := make(map[store.Slot][]hook.Settlement)
 	for i := range groups {
 		g := &groups[i]
 		slot := store.SlotOf(g.Partition, g.Key.Tenant)
@@ -189,13 +189,13 @@ func (s *Seeder) settle(ctx context.Context, groups []hook.Group, r *Rows) error
 }
 
 // settlement is the fate of the nth row of a group.
-func (s *Seeder) settlement(g *hook.Group, n int, r *Rows) store.Settlement {
+func (s *Seeder) settlement(g *hook.Group, n int, r *Rows) hook.Settlement {
 	row := hook.Row{Partition: g.Partition, Key: g.Key, Hook: g.Hooks[n], Due: g.Start, Version: g.Start}
 	if g.Ordered {
 		row.Ordered, row.Lane, row.Place = true, g.Lanes[n], hook.Place{Start: g.Start, Index: g.Members[n]}
 	}
 	state := hook.State{Incarnation: r.Source.Incarnation, Size: bodyBytes, Sinks: 1}
-	out := store.Settlement{Delivery: hook.Delivery{Row: row, State: state}, Position: g.Start, Claimed: g.Start}
+	out := hook.Settlement{Delivery: hook.Delivery{Row: row, State: state}, Position: g.Start, Claimed: g.Start}
 	r.Then(&out)
 	return out
 }

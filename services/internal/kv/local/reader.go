@@ -15,8 +15,9 @@ import (
 // scanCheck is the number of rows after which a scan looks whether its context has ended.
 const scanCheck = 256
 
-// seekKeys is the number of keys from which a batch is looked up with one iterator.
-const seekKeys = 8
+// seekKeys is the number of keys from which a batch is looked up with one iterator. Fewer are mostly those of rows that
+// have just been written: a lookup ends at the first table in memory that has its key, an iterator asks all tables.
+const seekKeys = 64
 
 // reader is an open snapshot.
 type reader struct {

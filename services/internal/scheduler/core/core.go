@@ -100,6 +100,7 @@ type Core struct {
 	restarts  int     // scans that began again from a key's beginning
 	purging   purging // what is condemned
 	out       Effects
+	spare     Effects // what was taken last, for its room
 	unwatched bool
 }
 
@@ -151,7 +152,7 @@ func (c *Core) Tick(now hook.Timestamp) {
 }
 
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
-// and scans that have room. The caller owns them.
+// and scans that have room. Leases, Settles and Acks are the caller's until the next call, which has their room used again.
 func (c *Core) Take() Effects {
 	c.purge()
 	c.letIn()
@@ -160,7 +161,7 @@ func (c *Core) Take() Effects {
 	c.sendAsked()
 	out := c.out
 	out.Wake = c.wake()
-	c.out = out.room()
+	c.out, c.spare = c.spare.emptied(), out
 	return out
 }
 

@@ -9,9 +9,10 @@ type Effects struct {
 	LaneReads []LaneRead
 	LaneScans []LaneScan
 	Leases    []Lease
-	Settles   []Settle
-	Acks      []Ack
-	Drops     []Drop
+	// Settles are committed, answered by Settled: each is repeated until it lands or the term ends.
+	Settles []hook.Settlement
+	Acks    []Ack
+	Drops   []Drop
 	// Forget removes the records of runners that hold nothing any more.
 	Forget []hook.RunID
 	Events []hook.Event
@@ -20,16 +21,20 @@ type Effects struct {
 	Wake hook.Timestamp
 }
 
-// room is where the next effects gather: as many as these of those that come with every round.
-func (e *Effects) room() Effects {
-	return Effects{Leases: room(e.Leases), Settles: room(e.Settles), Acks: room(e.Acks)}
+// emptied is where the next effects gather: in the room of these, for those that come with every round.
+func (e *Effects) emptied() Effects {
+	return Effects{Leases: emptied(e.Leases), Settles: emptied(e.Settles), Acks: emptied(e.Acks)}
 }
 
-func room[T any](before []T) []T {
-	if len(before) == 0 {
+// maxKept bounds the room that is kept after a round with much to do.
+const maxKept = 1024
+
+func emptied[T any](s []T) []T {
+	if cap(s) > maxKept {
 		return nil
 	}
-	return make([]T, 0, len(before))
+	clear(s)
+	return s[:0]
 }
 
 // Read asks for rows by name, answered by RowsRead or ReadFailed. Anew asks whether the hooks are there, too.
@@ -76,14 +81,6 @@ type Lease struct {
 	Delivery hook.Delivery
 	Attempt  uint32
 	Source   Source
-}
-
-// Settle commits what became of a claimed row, answered by Settled. It is repeated until it lands or the term ends.
-type Settle struct {
-	Delivery hook.Delivery
-	Verdict  hook.Verdict
-	Position hook.Timestamp
-	Claimed  hook.Timestamp
 }
 
 // Ack tells a runner that an outcome stands.

@@ -115,13 +115,13 @@ func (c *Core) expire(cl *claim) {
 
 func (c *Core) end(cl *claim, v hook.Verdict) {
 	cl.state = settling
-	c.out.Settles = append(c.out.Settles, Settle{
+	c.out.Settles = append(c.out.Settles, hook.Settlement{
 		Delivery: cl.Delivery, Verdict: v, Position: c.position(cl.key.backlog(cl.Partition)), Claimed: cl.leasedAt,
 	})
 }
 
 // Settled says that settles have been committed by a transaction that started at start.
-func (c *Core) Settled(now hook.Timestamp, start hook.Timestamp, settles []Settle) {
+func (c *Core) Settled(now hook.Timestamp, start hook.Timestamp, settles []hook.Settlement) {
 	c.advance(now)
 	c.advance(start)
 	for i := range settles {

@@ -27,7 +27,7 @@ type rig struct {
 	holdReads, holdScans, holdSettles bool
 	reads                             []Read
 	scans                             []Scan
-	settles                           []Settle
+	settles                           []hook.Settlement
 	laneReads                         []LaneRead
 	laneScans                         []LaneScan
 
@@ -38,7 +38,7 @@ type rig struct {
 	forgets []hook.RunID
 	events  []hook.Event
 	asked   []Scan // all scans
-	settled []Settle
+	settled []hook.Settlement
 	buried  map[hook.Ref]hook.Verdict
 	purged  []Purged
 	keyOf   map[hook.Ref]hook.SinkKey // of all rows
@@ -332,7 +332,7 @@ func (r *rig) answerSettles() {
 }
 
 // commit applies settles to the store without an answer.
-func (r *rig) commit(batch []Settle) hook.Timestamp {
+func (r *rig) commit(batch []hook.Settlement) hook.Timestamp {
 	start := r.tick()
 	for _, s := range batch {
 		r.settled = append(r.settled, s)

@@ -174,7 +174,7 @@ func (o *operator) hold(w *world) {
 }
 
 // settles judges a row that ends with its source.
-func (o *operator) settles(w *world, s *Settle) {
+func (o *operator) settles(w *world, s *hook.Settlement) {
 	if s.Verdict.Kind != hook.Bury || s.Verdict.Reason != "source_gone" {
 		return
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"maps"
+	"slices"
 	"sort"
 	"time"
 
@@ -75,11 +76,11 @@ func (w *world) scan(s Scan) {
 }
 
 // settle commits a batch; the answer comes later. What a deposed leader had under way lands or does not.
-func (w *world) settle(batch []Settle) {
+func (w *world) settle(batch []hook.Settlement) {
 	if len(batch) == 0 {
 		return
 	}
-	epoch := w.epoch
+	epoch, batch := w.epoch, slices.Clone(batch)
 	w.in(w.within(500*time.Millisecond), func() {
 		if w.epoch != epoch || !w.stood && w.rnd.IntN(2) == 0 {
 			return // fenced, or lost with its leader
@@ -92,7 +93,7 @@ func (w *world) settle(batch []Settle) {
 	})
 }
 
-func (w *world) apply(s Settle, start hook.Timestamp) {
+func (w *world) apply(s hook.Settlement, start hook.Timestamp) {
 	ref := s.Delivery.Ref()
 	d, f := w.rows[ref], w.fate[ref]
 	require.NotNil(w.t, d, "seed %d: I3: a settled row is settled again", w.seed)

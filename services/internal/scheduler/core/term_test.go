@@ -281,7 +281,7 @@ func TestI11_LeasesOfRowsThatAreGoneLeaveNothing(t *testing.T) {
 // again writes a row back as another leader has, whose answer its runner never heard.
 func (r *rig) again(l Lease) {
 	row := r.rows[l.Delivery.Ref()]
-	r.commit([]Settle{{Delivery: *row, Verdict: hook.Verdict{Kind: hook.Again, State: row.State, Due: r.now.Add(time.Second)}}})
+	r.commit([]hook.Settlement{{Delivery: *row, Verdict: hook.Verdict{Kind: hook.Again, State: row.State, Due: r.now.Add(time.Second)}}})
 }
 
 // The runner reports what an earlier leader has settled. The row stands at another time, where a scan comes by it before

@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"io"
+	"runtime"
+	"sync"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// maxPending bounds what waits while a line is written; past it, whoever logs waits.
+const maxPending = 1 << 20
+
+// Lines writes lines of a log one after another. What is logged while a line waits for its turn goes out with it, in one
+// call of the writer: a line for each attempt is to cost little when there are thousands a second. None waits for others
+// that may never come, and whoever logs waits only for a writer that is far behind. It is safe for concurrent use.
+type Lines struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	room    sync.Cond // something was written
+	writing bool
+	pending []byte
+	spare   []byte
+	err     error // the writer's first one
+}
+
+var _ zapcore.WriteSyncer = (*Lines)(nil)
+
+// NewLines makes a log's output of w.
+func NewLines(w io.Writer) *Lines {
+	l := &Lines{w: w}
+	l.room.L = &l.mu
+	return l
+}
+
+// Write takes a line over, to be written at once; Sync waits for that. It fails with the writer's first error.
+func (l *Lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.writing && len(l.pending) > maxPending {
+		l.room.Wait()
+	}
+	l.pending = append(l.pending, line...)
+	if !l.writing {
+		l.writing = true
+		go l.writeOut()
+	}
+	return len(line), l.err
+}
+
+// writeOut writes until nothing is pending.
+func (l *Lines) writeOut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.pending) > 0 {
+		l.mu.Unlock()
+		runtime.Gosched() // whoever is about to log goes first, where no processor is free for it
+		l.mu.Lock()
+		out := l.pending
+		l.pending, l.spare = l.spare[:0], nil
+		l.mu.Unlock()
+		_, err := l.w.Write(out)
+		l.mu.Lock()
+		if cap(out) <= maxPending {
+			l.spare = out
+		}
+		if l.err == nil {
+			l.err = err
+		}
+		l.room.Broadcast()
+	}
+	l.writing = false
+	l.room.Broadcast()
+}
+
+// Sync returns when everything has been written that was logged before, and fails with the first error of the writer.
+func (l *Lines) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.writing {
+		l.room.Wait()
+	}
+	if s, ok := l.w.(zapcore.WriteSyncer); ok && l.err == nil {
+		return s.Sync()
+	}
+	return l.err
+}
