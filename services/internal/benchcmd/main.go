@@ -1,7 +1,7 @@
 // Command benchcmd measures the scheduler by its inside. It runs the benchmarks that are named, or all, and prints one
 // line of JSON for each on standard output; docs/performance.md explains them. Progress goes to standard error.
 //
-//	bench-scheduler [-repeat 5] [-scale 1] [-dir DIR] [-whole-lane] [-cpuprofile FILE] [NAME...]
+//	bench-scheduler [-repeat 5] [-scale 1] [-dir DIR] [-cpuprofile FILE] [NAME...]
 package main
 
 import (
@@ -36,7 +36,6 @@ func run(args []string) (err error) {
 	scale := flags.Int("scale", 1, "divides the numbers of rows, for trying out")
 	parent := flags.String("dir", "", "directory for the stores; that of temporary files if empty")
 	profile := flags.String("cpuprofile", "", "file for a profile of the first measured run")
-	wholeLane := flags.Bool("whole-lane", false, "time the long lane in one run, which takes minutes")
 	list := flags.Bool("list", false, "print the names of the benchmarks")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -57,6 +56,6 @@ func run(args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	rig := bench.NewRig(dir, os.Stderr)
-	rig.Repeat, rig.Scale, rig.Profile, rig.WholeLane = *repeat, *scale, *profile, *wholeLane
+	rig.Repeat, rig.Scale, rig.Profile = *repeat, *scale, *profile
 	return bench.Run(ctx, rig, flags.Args(), os.Stdout)
 }

@@ -20,6 +20,7 @@ import (
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/kv/faultkv"
 	"ankusa.dev/services/internal/kv/local"
 	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/store"
@@ -263,4 +264,24 @@ func (s *system) outstanding() (n int64) {
 		require.NoError(s.t, s.store.Outstanding(s.t.Context(), uint8(p), func(w store.Work) { n += w.Rows }))
 	}
 	return n
+}
+
+// faultySystem is a system on whose store faults strike.
+func faultySystem(t *testing.T, plan func(faultkv.Call) faultkv.Fault) *system {
+	s := newSystem(t)
+	s.kv = faultkv.New(s.kv, plan)
+	var err error
+	s.store, err = store.Open(t.Context(), s.kv, store.Options{})
+	require.NoError(t, err)
+	return s
+}
+
+// slowSystem is a system in whose store every commit takes a while.
+func slowSystem(t *testing.T, commit time.Duration) *system {
+	return faultySystem(t, func(c faultkv.Call) faultkv.Fault {
+		if c.Op == faultkv.Update {
+			return faultkv.Fault{Latency: commit}
+		}
+		return faultkv.Fault{}
+	})
 }

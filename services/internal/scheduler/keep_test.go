@@ -18,16 +18,13 @@ import (
 
 // stuckSystem is a system whose store does not answer the calls that hang says, from the moment it is set.
 func stuckSystem(t *testing.T) (s *system, hang *atomic.Pointer[func(faultkv.Call) bool]) {
-	s, hang = newSystem(t), &atomic.Pointer[func(faultkv.Call) bool]{}
-	s.kv = faultkv.New(s.kv, func(c faultkv.Call) faultkv.Fault {
+	hang = &atomic.Pointer[func(faultkv.Call) bool]{}
+	s = faultySystem(t, func(c faultkv.Call) faultkv.Fault {
 		if stuck := hang.Load(); stuck != nil && (*stuck)(c) {
 			return faultkv.Fault{Latency: 24 * time.Hour}
 		}
 		return faultkv.Fault{}
 	})
-	var err error
-	s.store, err = store.Open(t.Context(), s.kv, store.Options{})
-	require.NoError(t, err)
 	return s, hang
 }
 

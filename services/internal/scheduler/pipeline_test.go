@@ -286,7 +286,7 @@ func TestADeletionTakesPendingDeliveriesAlong(t *testing.T) {
 // A leader that ends within a deletion leaves a source that another deletion finishes.
 func TestI2_ADeletionThatIsCutOffIsFinishedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
+		s := slowSystem(t, 2*time.Millisecond)
 		first := s.start(testConfig())
 		first.leads(t)
 		s.source(first, "demo", 1)

@@ -15,7 +15,8 @@ import (
 )
 
 // settleWait lets outcomes gather. Nobody waits for a settle but the runner's acknowledgement and the windows, while each
-// one costs a synced commit that holds up those that senders wait for.
+// one costs a synced commit that holds up those that senders wait for. One that is pressing does not wait, and those that
+// have gathered go with it.
 const settleWait = 5 * time.Millisecond
 
 // settleTimeout bounds one try at a settle.
@@ -27,6 +28,7 @@ type slots struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	started map[store.Slot]*slot
+	hurried []*slot // with something that does not wait any longer
 }
 
 // slot is one fence's line of settles.
@@ -34,6 +36,9 @@ type slot struct {
 	*slots
 	slot    store.Slot
 	batcher *ferry.Batcher[hook.Settlement, struct{}]
+	pending []hook.Settlement // what gathers; the loop owns it, as the three below
+	hurry   bool
+	alarm   *time.Timer
 	failing map[string]time.Duration // pauses of the tenants that are set aside; the batcher's run owns it
 }
 
@@ -42,30 +47,73 @@ func newSlots(t *term) *slots {
 	return &slots{term: t, ctx: ctx, cancel: cancel, started: make(map[store.Slot]*slot)}
 }
 
-// submit belongs to the loop. The claimed-row windows bound what waits here.
-func (s *slots) submit(settle hook.Settlement) {
-	at := store.SlotOf(settle.Delivery.Partition, settle.Delivery.Key.Tenant)
-	line, ok := s.started[at]
-	if !ok {
-		line = &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
-		cfg := ferry.Default[hook.Settlement]()
-		cfg.MaxBatch, cfg.MaxQueue, cfg.MaxWait = max(1, s.term.scheduler.cfg.Core.Batch), 1<<30, settleWait
-		var err error
-		if line.batcher, err = ferry.New(cfg, line.settle); err != nil {
+// submit has what the core decided in one round settled. It belongs to the loop. The claimed-row windows bound what waits
+// here.
+func (s *slots) submit(settles []hook.Settlement) {
+	for i := range settles {
+		line, err := s.line(store.SlotOf(settles[i].Delivery.Partition, settles[i].Delivery.Key.Tenant))
+		if err != nil {
 			s.term.end(err)
 			return
 		}
-		s.started[at] = line
+		line.add(&settles[i])
 	}
-	if err := line.batcher.Submit(settle, ignore); err != nil {
-		s.term.end(err)
+	for _, line := range s.hurried {
+		line.flush()
 	}
+	s.hurried = s.hurried[:0]
+}
+
+func (s *slots) line(at store.Slot) (*slot, error) {
+	if line, ok := s.started[at]; ok {
+		return line, nil
+	}
+	line := &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
+	cfg := ferry.Default[hook.Settlement]()
+	cfg.MaxBatch, cfg.MaxQueue = s.batch(), 1<<30
+	var err error
+	if line.batcher, err = ferry.New(cfg, line.settle); err != nil {
+		return nil, err
+	}
+	line.alarm = time.AfterFunc(settleWait, func() {
+		s.term.post(func(*core.Core, hook.Timestamp) { line.flush() })
+	})
+	s.started[at] = line
+	return line, nil
+}
+
+func (s *slots) batch() int { return max(1, s.term.scheduler.cfg.Core.Batch) }
+
+func (l *slot) add(settle *hook.Settlement) {
+	if len(l.pending) == 0 {
+		l.alarm.Reset(settleWait)
+	}
+	l.pending = append(l.pending, *settle)
+	if (settle.Pressing || len(l.pending) >= l.batch()) && !l.hurry {
+		l.hurry = true
+		l.hurried = append(l.hurried, l)
+	}
+}
+
+// flush hands on what has gathered.
+func (l *slot) flush() {
+	l.hurry = false
+	l.alarm.Stop()
+	for _, settle := range l.pending {
+		if err := l.batcher.Submit(settle, ignore); err != nil {
+			l.term.end(err)
+			break
+		}
+	}
+	clear(l.pending)
+	l.pending = l.pending[:0]
 }
 
 // close ends the lines; what is not settled is the next leader's.
 func (s *slots) close() {
 	s.cancel()
 	for _, line := range s.started {
+		line.alarm.Stop()
 		_ = line.batcher.Close(s.ctx) // it says how much is left
 	}
 }

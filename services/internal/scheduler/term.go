@@ -172,9 +172,7 @@ func (t *term) post(e event) bool {
 
 // perform carries effects out, and returns when the core wants to be woken.
 func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
-	for i := range e.Settles {
-		t.slots.submit(e.Settles[i])
-	}
+	t.slots.submit(e.Settles)
 	t.push(&e)
 	for _, r := range e.Reads {
 		t.spawn(func() { t.look(ctx, t.read(r)) })

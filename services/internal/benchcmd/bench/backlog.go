@@ -19,8 +19,6 @@ const (
 	backlogTenants = 1000
 	// backlogTimed rows of the million are timed.
 	backlogTimed = 100_000
-	// backlogRuns of the small backlog, which are short, make one sample.
-	backlogRuns = 3
 	// backlogWindow is small beside the small backlog, so that this has to be scanned, too.
 	backlogWindow = 2048
 )
@@ -120,13 +118,7 @@ func (b *backlogShape) large(ctx context.Context) (rate float64, err error) {
 // small is the rate with few rows waiting, until the last of them are claimed.
 func (b *backlogShape) small(ctx context.Context) (float64, error) {
 	warm, few := b.rig.rows(warmRows), b.rig.rows(backlogSmall)
-	var rates figure.Samples
-	for range backlogRuns {
-		rate, err := b.rig.rate(ctx, b.template(warm+few), windowed(backlogWindow), warm, warm+few-min(few/2, backlogWindow))
-		if err != nil {
-			return 0, err
-		}
-		rates = append(rates, rate)
-	}
-	return rates.Median(), nil
+	return shortRuns(func() (float64, error) {
+		return b.rig.rate(ctx, b.template(warm+few), windowed(backlogWindow), warm, warm+few-min(few/2, backlogWindow))
+	})
 }

@@ -2,10 +2,14 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"golang.org/x/sync/errgroup"
 
 	"ankusa.dev/services/internal/benchcmd/figure"
 	"ankusa.dev/services/internal/benchcmd/seed"
+	"ankusa.dev/services/internal/benchcmd/stage"
 )
 
 const (
@@ -14,15 +18,17 @@ const (
 	lanesMany    = 2000
 	lanesMembers = 50
 	lanesOne     = 50_000
-	// lanesTimed is the members at each end of the long lane that are timed, unless all of it is.
-	lanesTimed = 2500
+	// lanesTimed is the members at each end of the long lane that are timed.
+	lanesTimed = 5000
 )
 
 // lanes compares many lanes with the same hooks unordered, and the end of a long lane with its begin.
 func lanes(ctx context.Context, g *Rig) (figure.Result, error) {
 	many, hooks, one := g.rows(lanesMany), g.rows(lanesMany)*lanesMembers, g.rows(lanesOne)
 	rate := func(t seed.Template) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) { return g.rate(ctx, t, raised(), hooks/5, hooks) }
+		return func(ctx context.Context) (float64, error) {
+			return shortRuns(func() (float64, error) { return g.rate(ctx, t, raised(), hooks/5, hooks) })
+		}
 	}
 	var starts, ends figure.Samples
 	s, err := g.interleave(ctx, rate(ordered(many, lanesMembers, 0)), rate(waiting(1, hooks)),
@@ -43,7 +49,7 @@ func lanes(ctx context.Context, g *Rig) (figure.Result, error) {
 		Against: "the same hooks unordered, and the start of the long lane",
 		Spread:  max(s[0].Spread(), s[1].Spread(), s[2].Spread()),
 		Limits: g.limits(map[string]any{
-			"lanes": many, "members": lanesMembers, "long_lane": one, "long_lane_timed": g.longLaneTimed(), "tenants": 1, "warm_rows": hooks / 5,
+			"lanes": many, "members": lanesMembers, "long_lane": one, "long_lane_timed": g.rows(lanesTimed), "tenants": 1, "warm_rows": hooks / 5,
 		}),
 		Figures: map[string]any{
 			"rows_per_second": s[0].Median(), "unordered_rows_per_second": s[1].Median(), "ratio": ratio, "bar_ratio_at_least": lanesManyBar,
@@ -51,13 +57,6 @@ func lanes(ctx context.Context, g *Rig) (figure.Result, error) {
 			"long_lane_slower_at_end": slower, "bar_slower_at_most": lanesOneBar,
 		},
 	}, nil
-}
-
-func (g *Rig) longLaneTimed() string {
-	if g.WholeLane {
-		return "the first and the last fifth, with one leader from start to end"
-	}
-	return fmt.Sprintf("the first and the last %d, the last with a leader that finds all before them settled", g.rows(lanesTimed))
 }
 
 // ordered is a store in which one tenant has lanes with as many members each, of which the first have been delivered.
@@ -79,23 +78,40 @@ func ordered(lanes, members, delivered int) seed.Template {
 	}
 }
 
-// longLane is the rates of one lane at its start and at its end.
+// longLane is the pace of one lane at its start and at that of its last rows, by a leader that finds all others settled.
+// Both go side by side, so that both have what the disk and the processors give at that moment.
 func (g *Rig) longLane(ctx context.Context, rows int) (start, end float64, err error) {
-	if g.WholeLane {
-		marks, err := g.drain(ctx, ordered(1, rows, 0), raised(), 1, rows/5, rows*4/5, rows)
-		if err != nil {
-			return 0, 0, err
-		}
-		return marks[1].Rate(marks[0]), marks[3].Rate(marks[2]), nil
-	}
 	timed := g.rows(lanesTimed)
-	first, err := g.drain(ctx, ordered(1, rows, 0), raised(), 1, timed)
+	err = g.on(ctx, ordered(1, rows, 0), raised(), func(ctx context.Context, first *stage.Stage) error {
+		return g.on(ctx, ordered(1, rows, rows-timed), raised(), func(ctx context.Context, last *stage.Stage) error {
+			start, end, err = sideBySide(ctx, first, last, timed)
+			return err
+		})
+	})
+	return start, end, err
+}
+
+// sideBySide is the rates at which two stages settle as many rows each at the same time.
+func sideBySide(ctx context.Context, a, b *stage.Stage, rows int) (rateA, rateB float64, err error) {
+	one, err := full(ctx, a, crew())
 	if err != nil {
 		return 0, 0, err
 	}
-	last, err := g.drain(ctx, ordered(1, rows, rows-timed), raised(), 1, timed)
+	other, err := full(ctx, b, crew())
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, errors.Join(err, one.Close())
 	}
-	return first[1].Rate(first[0]), last[1].Rate(last[0]), nil
+	var both errgroup.Group
+	time := func(c *stage.Crew, rate *float64) {
+		both.Go(func() error {
+			at, err := laps(ctx, c, 1, rows)
+			if err == nil {
+				*rate = at[1].Rate(at[0])
+			}
+			return err
+		})
+	}
+	time(one, &rateA)
+	time(other, &rateB)
+	return rateA, rateB, errors.Join(both.Wait(), one.Close(), other.Close())
 }

@@ -34,8 +34,6 @@ type Rig struct {
 	Scale int
 	// Watch is how long rows behind an open breaker are watched, for each repetition.
 	Watch time.Duration
-	// WholeLane times the long lane in one run from its start to its end, which takes minutes.
-	WholeLane bool
 	// Profile takes a profile of the processor over the measured time of the product's first run; empty for none.
 	Profile string
 	// Log takes progress.
@@ -216,6 +214,19 @@ func (g *Rig) rate(ctx context.Context, t seed.Template, cfg scheduler.Config, f
 		return 0, err
 	}
 	return at[1].Rate(at[0]), nil
+}
+
+// shortRuns makes one sample of some runs that take about a second each.
+func shortRuns(run func() (float64, error)) (float64, error) {
+	var all figure.Samples
+	for range 3 {
+		one, err := run()
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, one)
+	}
+	return all.Median(), nil
 }
 
 // beyond is the rows to seed so that a given number of them can end while there still are rows to claim.

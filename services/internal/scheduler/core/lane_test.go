@@ -454,3 +454,35 @@ func TestI6_ALeaseThatIsToldLateEndsBesideTheHead(t *testing.T) {
 		})
 	}
 }
+
+// What a lane waits for is not to wait for company; where many lanes of a sink run, company is there, and it is to.
+func TestASettlePressesWhereALaneWaitsAndFewRun(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.SinkConcurrency = 100 })
+	r.join(1, 100)
+	r.enter("x", "x")
+	r.deliver()
+	require.Len(t, r.settled, 2)
+	require.True(t, r.settled[0].Pressing)
+	require.True(t, r.settled[1].Pressing)
+
+	r.accept(sink("t", "b"), 1, 1)
+	r.deliver()
+	require.False(t, r.settled[2].Pressing, "nothing waits for a row of no lane")
+
+	var lanes []string
+	for i := range 2 * fewRunning {
+		lanes = append(lanes, fmt.Sprint("lane", i))
+	}
+	r.enter(lanes...)
+	require.Equal(t, 2*fewRunning, r.running(sink("t", "a")))
+	r.deliver()
+	pressing := 0
+	for _, s := range r.settled[3:] {
+		if s.Pressing {
+			pressing++
+		}
+	}
+	require.Less(t, pressing, fewRunning+2)
+	require.GreaterOrEqual(t, pressing, fewRunning)
+	r.idle()
+}

@@ -113,10 +113,15 @@ func (c *Core) expire(cl *claim) {
 	c.end(cl, hook.Verdict{Kind: hook.Bury, State: cl.State, Reason: "retry_horizon", Class: class})
 }
 
+// fewRunning is the attempts of a sink up to which those of its lanes are settled as they end. Where more run, their
+// outcomes come so close to each other that the lanes gain nothing by it, and the store has many small commits.
+const fewRunning = 16
+
 func (c *Core) end(cl *claim, v hook.Verdict) {
 	cl.state = settling
 	c.out.Settles = append(c.out.Settles, hook.Settlement{
 		Delivery: cl.Delivery, Verdict: v, Position: c.position(cl.key.backlog(cl.Partition)), Claimed: cl.leasedAt,
+		Pressing: cl.Ordered && cl.key.running <= fewRunning,
 	})
 }
 
