@@ -10,8 +10,6 @@ type Settlement struct {
 	Position Timestamp
 	// Claimed is when the attempt that ended was leased; zero when there was none.
 	Claimed Timestamp
-	// Pressing: its lane waits for it, and it has little to gain from being committed together with others.
-	Pressing bool
 }
 
 // Transitions are the events that a settlement brings about, in order: the acceptance with the first, the lease, the

@@ -25,14 +25,19 @@ func (c *counting) Update(ctx context.Context, o kv.UpdateOptions, fn func(kv.Tx
 	return c.Store.Update(ctx, o, fn)
 }
 
+func countingSystem(t *testing.T) (*system, *counting) {
+	s := newSystem(t)
+	port := &counting{Store: s.kv}
+	var err error
+	s.store, err = store.Open(t.Context(), port, store.Options{})
+	require.NoError(t, err)
+	return s, port
+}
+
 // A store of one process has nobody who could take the lease, and a runner of the same process cannot miss its leader.
 func TestAnExclusiveLeaderIsSilentAndWritesNothingWhileItIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		port := &counting{Store: s.kv}
-		st, err := store.Open(t.Context(), port, store.Options{})
-		require.NoError(t, err)
-		s.store = st
+		s, port := countingSystem(t)
 		cfg := testConfig()
 		cfg.Exclusive = true
 		n := s.start(cfg)

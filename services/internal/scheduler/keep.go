@@ -43,11 +43,7 @@ func (t *term) keep(ctx context.Context) {
 		func(ctx context.Context) { t.every(ctx, sweepPeriod, "drop old history", t.drop) },
 		func(ctx context.Context) { t.every(ctx, collectPeriod, "collect old versions", t.collect) },
 	} {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			job(ctx)
-		}()
+		all.Go(func() { job(ctx) })
 	}
 	all.Wait()
 }

@@ -207,6 +207,7 @@ func TestTickReturnsWhenWhatWasCommittedIsSettled(t *testing.T) {
 		r.settle(attempts[0], delivered)
 		attempts = r.leased(2)
 		r.settle(attempts[0], hook.Outcome{Class: hook.Permanent, Reason: "http: status 410"})
+		synctest.Wait()
 		require.Empty(t, settled)
 		r.settle(attempts[1], unavailable)
 		require.EqualValues(t, 2, <-settled, "the third waits for another attempt")
@@ -235,8 +236,6 @@ func TestPressureComesFromTheLeadersMemory(t *testing.T) {
 		w.notify(groups)
 		time.Sleep(3 * time.Second)
 		require.InDelta(t, 3000, pressure().GetLagMs(), 100)
-		require.True(t, pressure().GetWindowFull())
-		deadLetterSource(t, n, "other")
 		require.True(t, pressure().GetWindowFull())
 	})
 }
@@ -286,7 +285,7 @@ func TestADeletionTakesPendingDeliveriesAlong(t *testing.T) {
 // A leader that ends within a deletion leaves a source that another deletion finishes.
 func TestI2_ADeletionThatIsCutOffIsFinishedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := slowSystem(t, 2*time.Millisecond)
+		s := slowSystem(t, 2*time.Millisecond) // else all of it ends within one moment
 		first := s.start(testConfig())
 		first.leads(t)
 		s.source(first, "demo", 1)

@@ -92,18 +92,23 @@ func malformed(err error) error {
 	return wire.Error(codes.InvalidArgument, "malformed_message", map[string]string{"message": err.Error()})
 }
 
-// maxRunners bounds the runners that a leader knows, those that are lost and not given up yet included.
+// maxRunners bounds the runners that a leader knows, those that are lost and not given up yet included. Hellos that come at
+// the same moment may pass it by their number, which the bound on streams bounds.
 const maxRunners = 1024
 
 // record stores the runner before it gets its first lease, so that the next leader waits for it.
 func (t *term) record(ctx context.Context, h *wire.Hello) error {
-	if t.scheduler.metrics.read().Runners >= maxRunners {
+	room, err := ask(ctx, t, func(c *core.Core, _ hook.Timestamp) bool { return c.RoomFor(h.Runner, maxRunners) })
+	if err != nil {
+		return err
+	}
+	if !room {
 		return wire.Error(codes.ResourceExhausted, "too_many_runners", nil)
 	}
 	cfg := t.scheduler.cfg.Core
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	err := t.leader.PutRunner(ctx, store.Runner{ID: h.Runner, Name: h.Name, Longest: cfg.AttemptTimeout + cfg.LeaseMargin})
+	err = t.leader.PutRunner(ctx, store.Runner{ID: h.Runner, Name: h.Name, Longest: cfg.AttemptTimeout + cfg.LeaseMargin})
 	if err != nil {
 		t.log.Warn("runner not recorded", zap.String("runner", h.Name), zap.Error(err))
 		return wire.Error(codes.Unavailable, "store_unavailable", nil)

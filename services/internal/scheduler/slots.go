@@ -14,9 +14,9 @@ import (
 	"ankusa.dev/services/internal/store"
 )
 
-// settleWait lets outcomes gather. Nobody waits for a settle but the runner's acknowledgement and the windows, while each
-// one costs a synced commit that holds up those that senders wait for. One that is pressing does not wait, and those that
-// have gathered go with it.
+// settleWait lets outcomes gather. For most of them only the runner's acknowledgement and the windows wait, while each settle
+// costs a synced commit that holds up those that senders wait for. An urgent one does not wait, and what has gathered
+// goes with it.
 const settleWait = 5 * time.Millisecond
 
 // settleTimeout bounds one try at a settle.
@@ -28,17 +28,18 @@ type slots struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	started map[store.Slot]*slot
-	hurried []*slot // with something that does not wait any longer
+	// gathering are those with rows that are not handed on yet.
+	gathering []*slot
 }
 
-// slot is one fence's line of settles.
+// slot settles the rows that one fence guards.
 type slot struct {
-	*slots
+	term    *term
+	ctx     context.Context
 	slot    store.Slot
-	batcher *ferry.Batcher[hook.Settlement, struct{}]
-	pending []hook.Settlement // what gathers; the loop owns it, as the three below
-	hurry   bool
-	alarm   *time.Timer
+	batcher *ferry.Batcher[[]hook.Settlement, struct{}]
+	pending []hook.Settlement // what gathers until due; the loop owns both
+	due     hook.Timestamp
 	failing map[string]time.Duration // pauses of the tenants that are set aside; the batcher's run owns it
 }
 
@@ -47,101 +48,118 @@ func newSlots(t *term) *slots {
 	return &slots{term: t, ctx: ctx, cancel: cancel, started: make(map[store.Slot]*slot)}
 }
 
-// submit has what the core decided in one round settled. It belongs to the loop. The claimed-row windows bound what waits
-// here.
-func (s *slots) submit(settles []hook.Settlement) {
-	for i := range settles {
-		line, err := s.line(store.SlotOf(settles[i].Delivery.Partition, settles[i].Delivery.Key.Tenant))
-		if err != nil {
-			s.term.end(err)
-			return
+// submit takes over what the core decided in one round, and hands on what is due by now. It belongs to the loop. The
+// claimed-row windows bound what waits here.
+func (s *slots) submit(now hook.Timestamp, e *core.Effects) error {
+	for i := range e.Settles {
+		if err := s.gather(&e.Settles[i], now, now.Add(settleWait)); err != nil {
+			return err
 		}
-		line.add(&settles[i])
 	}
-	for _, line := range s.hurried {
-		line.flush()
+	for i := range e.Urgent {
+		if err := s.gather(&e.Urgent[i], now, now); err != nil {
+			return err
+		}
 	}
-	s.hurried = s.hurried[:0]
+	later := s.gathering[:0]
+	for _, l := range s.gathering {
+		if l.due > now {
+			later = append(later, l)
+		} else if err := l.flush(s.batch()); err != nil {
+			return err
+		}
+	}
+	s.gathering = later
+	return nil
 }
 
-func (s *slots) line(at store.Slot) (*slot, error) {
-	if line, ok := s.started[at]; ok {
-		return line, nil
+// gather keeps a row until due at the latest; a full batch is due at once.
+func (s *slots) gather(row *hook.Settlement, now, due hook.Timestamp) error {
+	l, err := s.slot(store.SlotOf(row.Delivery.Partition, row.Delivery.Key.Tenant))
+	if err != nil {
+		return err
 	}
-	line := &slot{slots: s, slot: at, failing: make(map[string]time.Duration)}
-	cfg := ferry.Default[hook.Settlement]()
-	cfg.MaxBatch, cfg.MaxQueue = s.batch(), 1<<30
-	var err error
-	if line.batcher, err = ferry.New(cfg, line.settle); err != nil {
-		return nil, err
+	if len(l.pending) == 0 {
+		l.due = due
+		s.gathering = append(s.gathering, l)
 	}
-	line.alarm = time.AfterFunc(settleWait, func() {
-		s.term.post(func(*core.Core, hook.Timestamp) { line.flush() })
-	})
-	s.started[at] = line
-	return line, nil
+	l.pending = append(l.pending, *row)
+	if l.due = min(l.due, due); len(l.pending) >= s.batch() {
+		l.due = now
+	}
+	return nil
 }
 
+// next is when something is due; zero for never.
+func (s *slots) next() (at hook.Timestamp) {
+	for _, l := range s.gathering {
+		at = earlier(at, l.due)
+	}
+	return at
+}
+
+// batch is the rows of one settle: as many as a scan asks for.
 func (s *slots) batch() int { return max(1, s.term.scheduler.cfg.Core.Batch) }
 
-func (l *slot) add(settle *hook.Settlement) {
-	if len(l.pending) == 0 {
-		l.alarm.Reset(settleWait)
+func (s *slots) slot(at store.Slot) (*slot, error) {
+	if l, ok := s.started[at]; ok {
+		return l, nil
 	}
-	l.pending = append(l.pending, *settle)
-	if (settle.Pressing || len(l.pending) >= l.batch()) && !l.hurry {
-		l.hurry = true
-		l.hurried = append(l.hurried, l)
+	l := &slot{term: s.term, ctx: s.ctx, slot: at, failing: make(map[string]time.Duration)}
+	cfg := ferry.Default[[]hook.Settlement]()
+	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(s.batch())
+	cfg.Weight = func(rows []hook.Settlement) int64 { return int64(len(rows)) }
+	var err error
+	if l.batcher, err = ferry.New(cfg, l.settle); err != nil {
+		return nil, err
 	}
+	s.started[at] = l
+	return l, nil
 }
 
-// flush hands on what has gathered.
-func (l *slot) flush() {
-	l.hurry = false
-	l.alarm.Stop()
-	for _, settle := range l.pending {
-		if err := l.batcher.Submit(settle, ignore); err != nil {
-			l.term.end(err)
-			break
+// flush hands on what has gathered, in one piece where a batch has room for it.
+func (l *slot) flush(batch int) error {
+	for part := range slices.Chunk(l.pending, batch) {
+		if err := l.batcher.Submit(part, ignore); err != nil {
+			return err
 		}
 	}
-	clear(l.pending)
-	l.pending = l.pending[:0]
+	l.pending = make([]hook.Settlement, 0, min(len(l.pending), batch))
+	return nil
 }
 
-// close ends the lines; what is not settled is the next leader's.
+// close ends the slots; what is not settled is the next leader's.
 func (s *slots) close() {
 	s.cancel()
-	for _, line := range s.started {
-		line.alarm.Stop()
-		_ = line.batcher.Close(s.ctx) // it says how much is left
+	for _, l := range s.started {
+		_ = l.batcher.Close(s.ctx) // it says how much is left
 	}
 }
 
 // settle commits a batch. What the store does not take is tried again until it lands or the term is over: an outcome is
 // never dropped because the store had a bad moment. A tenant whose rows fail is set aside, so that the others go on.
-func (l *slot) settle(_ context.Context, batch []hook.Settlement) ([]ferry.Result[struct{}], error) {
-	healthy, failing := l.sort(batch)
+func (l *slot) settle(_ context.Context, batch [][]hook.Settlement) ([]ferry.Result[struct{}], error) {
+	healthy, failing := l.split(slices.Concat(batch...))
 	l.term.hub.hold(l.slot)
 	defer l.term.hub.release(l.slot)
 	if len(healthy) > 0 {
 		if err := l.commit(healthy); err != nil {
-			l.apart(healthy)
+			l.commitByTenant(healthy)
 		}
 	}
 	for tenant, part := range failing {
-		l.alone(tenant, part)
+		l.commitTenant(tenant, part)
 	}
 	return make([]ferry.Result[struct{}], len(batch)), nil
 }
 
-// sort copies a batch, and takes the tenants out whose settles failed the last time.
-func (l *slot) sort(batch []hook.Settlement) (healthy []hook.Settlement, failing map[string][]hook.Settlement) {
+// split takes the tenants out whose settles failed the last time.
+func (l *slot) split(rows []hook.Settlement) (healthy []hook.Settlement, failing map[string][]hook.Settlement) {
 	if len(l.failing) == 0 {
-		return slices.Clone(batch), nil
+		return rows, nil
 	}
 	failing = make(map[string][]hook.Settlement)
-	for _, s := range batch {
+	for _, s := range rows {
 		tenant := s.Delivery.Key.Tenant
 		if l.failing[tenant] > 0 {
 			failing[tenant] = append(failing[tenant], s)
@@ -152,25 +170,25 @@ func (l *slot) sort(batch []hook.Settlement) (healthy []hook.Settlement, failing
 	return healthy, failing
 }
 
-// apart commits a batch that failed tenant by tenant, and leaves those that fail again for later.
-func (l *slot) apart(settles []hook.Settlement) {
+// commitByTenant commits a batch that failed tenant by tenant, and leaves those that fail again for later.
+func (l *slot) commitByTenant(settles []hook.Settlement) {
 	tenants := make(map[string][]hook.Settlement)
 	for _, s := range settles {
 		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
 	}
 	for tenant, part := range tenants {
 		if len(tenants) == 1 {
-			l.later(tenant, part)
+			l.retryLater(tenant, part)
 			return
 		}
-		l.alone(tenant, part)
+		l.commitTenant(tenant, part)
 	}
 }
 
-// alone commits one tenant's settles, or leaves them for later.
-func (l *slot) alone(tenant string, part []hook.Settlement) {
+// commitTenant commits one tenant's settles, or leaves them for later.
+func (l *slot) commitTenant(tenant string, part []hook.Settlement) {
 	if l.commit(part) != nil {
-		l.later(tenant, part)
+		l.retryLater(tenant, part)
 		return
 	}
 	delete(l.failing, tenant)
@@ -179,19 +197,15 @@ func (l *slot) alone(tenant string, part []hook.Settlement) {
 // maxAside is the longest that a failing tenant is set aside.
 const maxAside = 5 * time.Second
 
-// later submits a tenant's settles again, after a pause that grows while they fail.
-func (l *slot) later(tenant string, part []hook.Settlement) {
+// retryLater submits a tenant's settles again, after a pause that grows while they fail.
+func (l *slot) retryLater(tenant string, part []hook.Settlement) {
 	pause := min(max(2*l.failing[tenant], 100*time.Millisecond), maxAside)
 	l.failing[tenant] = pause
 	l.term.spawn(func() {
 		if !sleep(l.ctx, pause) {
 			return
 		}
-		for _, s := range part {
-			if l.batcher.Submit(s, ignore) != nil {
-				return // closed: the term is over
-			}
-		}
+		_ = l.batcher.Submit(part, ignore) // it fails when the term is over
 	})
 }
 

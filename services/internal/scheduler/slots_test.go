@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/wire"
 )
 
 // TestARowOfALaneIsSettledAtOnce: the next member waits for it, so that a wait for company would set the lane's pace.
@@ -24,24 +25,25 @@ func TestARowOfALaneIsSettledAtOnce(t *testing.T) {
 		w.notify(groups)
 		r := newRunner(t)
 		r.connect(n, 8, nil, nil)
-		first := r.leased(1)[0]
 		began := time.Now()
-		r.settle(first, delivered)
 		for range members - 1 {
 			r.settle(r.leased(1)[0], delivered)
 		}
+		last := r.leased(1)[0]
 		require.Less(t, time.Since(began), settleWait)
+		r.settle(last, delivered)
 		require.Zero(t, s.outstanding())
-		n.stop()
 	})
 }
 
-// TestOutcomesWaitForCompany: those that come within settleWait of the first are one settle, and a row of a lane takes
+// TestOutcomesWaitForCompany: those that come within settleWait of the first are one settle, and one that is urgent takes
 // with it what waits.
 func TestOutcomesWaitForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
+		s, port := countingSystem(t)
+		cfg := testConfig()
+		cfg.Exclusive = true // nothing but settles is written
+		n := s.start(cfg)
 		n.leads(t)
 		s.orderedSource(n, "lane")
 		s.source(n, "plain", 4)
@@ -49,32 +51,41 @@ func TestOutcomesWaitForCompany(t *testing.T) {
 		w.connect(n)
 		_, groups := w.commit("plain", hook.DefaultTenant, 1)
 		w.notify(groups)
+		_, groups = w.commit("lane", hook.DefaultTenant, 2)
+		w.notify(groups)
 		r := newRunner(t)
-		r.connect(n, 8, nil, nil)
-		plain := r.leased(4)
+		r.connect(n, 16, nil, nil)
+		var plain, ordered []wire.Attempt
+		for _, a := range r.leased(5) {
+			if a.Row.Ordered {
+				ordered = append(ordered, a)
+			} else {
+				plain = append(plain, a)
+			}
+		}
+		require.Len(t, plain, 4)
 
-		began := time.Now()
+		began, before := time.Now(), port.updates.Load()
 		r.report(plain[0], delivered)
 		time.Sleep(settleWait / 2)
 		r.report(plain[1], delivered)
 		for !r.settled[plain[0].Lease] || !r.settled[plain[1].Lease] {
 			r.hear()
 		}
-		require.Equal(t, settleWait, time.Since(began))
+		require.InDelta(t, settleWait.Seconds(), time.Since(began).Seconds(), 0.0015)
+		require.EqualValues(t, 1, port.updates.Load()-before)
 
-		_, groups = w.commit("lane", hook.DefaultTenant, 1)
-		w.notify(groups)
-		ordered := r.leased(1)[0]
-		began = time.Now()
+		began, before = time.Now(), port.updates.Load()
 		r.report(plain[2], delivered)
 		synctest.Wait()
-		require.False(t, r.settled[plain[2].Lease])
-		r.settle(ordered, delivered)
+		require.Zero(t, port.updates.Load()-before)
+		r.settle(ordered[0], delivered)
 		for !r.settled[plain[2].Lease] {
 			r.hear()
 		}
 		require.Less(t, time.Since(began), settleWait)
+		require.EqualValues(t, 1, port.updates.Load()-before)
 		r.settle(plain[3], delivered)
-		n.stop()
+		r.settle(r.leased(1)[0], delivered)
 	})
 }

@@ -136,8 +136,9 @@ func (t *term) loop(ctx context.Context) {
 		case <-timer.C:
 		}
 		t.core.Unwatched(!t.hub.watched())
-		t.core.Tick(t.clock.now())
-		wake := t.perform(ctx, t.core.Take())
+		now := t.clock.now()
+		t.core.Tick(now)
+		wake := t.perform(ctx, now, t.core.Take())
 		t.scheduler.metrics.observe(t.core.Stats())
 		t.announce()
 		if wake == 0 {
@@ -170,9 +171,11 @@ func (t *term) post(e event) bool {
 	}
 }
 
-// perform carries effects out, and returns when the core wants to be woken.
-func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
-	t.slots.submit(e.Settles)
+// perform carries effects out, and returns when there is more to do without an event; zero for never.
+func (t *term) perform(ctx context.Context, now hook.Timestamp, e core.Effects) hook.Timestamp {
+	if err := t.slots.submit(now, &e); err != nil {
+		t.end(err)
+	}
 	t.push(&e)
 	for _, r := range e.Reads {
 		t.spawn(func() { t.look(ctx, t.read(r)) })
@@ -193,7 +196,15 @@ func (t *term) perform(ctx context.Context, e core.Effects) hook.Timestamp {
 		t.purged(p)
 	}
 	t.publish(e.Events)
-	return e.Wake
+	return earlier(e.Wake, t.slots.next())
+}
+
+// earlier is the first of two times, of which zero is never.
+func earlier(a, b hook.Timestamp) hook.Timestamp {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // publish hands events to the watchers, and a breaker's to the log and the metrics, too.
@@ -213,11 +224,7 @@ func (t *term) publish(events []hook.Event) {
 }
 
 func (t *term) spawn(f func()) {
-	t.work.Add(1)
-	go func() {
-		defer t.work.Done()
-		f()
-	}()
+	t.work.Go(f)
 }
 
 // forget removes a runner's record, and tries until it is gone: the next leader waits for every runner on record.

@@ -63,6 +63,7 @@ func (c *checkCache) word(ctx context.Context) string {
 // Register adds GET /health, /ready and /metrics. /ready answers 200 when every check holds, else 503 with Retry-After
 // and a word per check that does not. Checks are cached.
 func Register(mux *http.ServeMux, p Process, m *Metrics, checks ...Check) {
+	checks = slices.Clone(checks)
 	for i, c := range checks {
 		checks[i] = Cached(c)
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,14 +96,46 @@ func TestWhoeverLogsWaitsForAWriterThatIsFarBehind(t *testing.T) {
 	})
 }
 
-func TestAWriterThatFailsIsToldOf(t *testing.T) {
-	broken := errors.New("broken")
-	g := &gate{open: make(chan struct{}), err: broken}
-	close(g.open)
-	l := telemetry.NewLines(g)
-	_, _ = l.Write([]byte("x\n"))
-	require.ErrorIs(t, l.Sync(), broken)
-	_, err := l.Write([]byte("x\n"))
-	require.ErrorIs(t, err, broken)
-	require.ErrorIs(t, l.Sync(), broken)
+func TestAWriterThatFailsIsToldOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		g := &gate{open: make(chan struct{}), err: broken}
+		close(g.open)
+		l := telemetry.NewLines(g)
+		_, err := l.Write([]byte("x\n"))
+		require.NoError(t, err)
+		synctest.Wait()
+		g.err = nil
+		_, err = l.Write([]byte("y\n"))
+		require.ErrorIs(t, err, broken)
+		require.NoError(t, l.Sync())
+		_, err = l.Write([]byte("z\n"))
+		require.NoError(t, err)
+		require.NoError(t, l.Sync())
+		require.Equal(t, "x\ny\nz\n", g.text.String())
+		require.True(t, g.synced)
+	})
 }
+
+// Whoever is about to end the process waits for its own lines, not for those of others.
+func TestSyncDoesNotWaitForLinesThatComeAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *telemetry.Lines
+		var end atomic.Bool
+		l = telemetry.NewLines(writerFunc(func(p []byte) (int, error) {
+			time.Sleep(time.Millisecond)
+			if !end.Load() { // there always is another line
+				_, _ = l.Write([]byte("more\n"))
+			}
+			return len(p), nil
+		}))
+		_, _ = l.Write([]byte("last\n"))
+		require.NoError(t, l.Sync())
+		end.Store(true)
+		require.NoError(t, l.Sync())
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -26,7 +26,7 @@ func NewLogger(level string, w zapcore.WriteSyncer) (*zap.Logger, error) {
 	encoding.TimeKey, encoding.MessageKey = "time", "message"
 	encoding.EncodeTime = encodeTime
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), w, least)
-	return zap.New(core, zap.ErrorOutput(w)), nil
+	return zap.New(core), nil // which complains of w on standard error
 }
 
 // timeLayout is RFC 3339 with milliseconds.

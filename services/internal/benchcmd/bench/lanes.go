@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"ankusa.dev/services/internal/benchcmd/figure"
 	"ankusa.dev/services/internal/benchcmd/seed"
 	"ankusa.dev/services/internal/benchcmd/stage"
@@ -53,7 +51,7 @@ func lanes(ctx context.Context, g *Rig) (figure.Result, error) {
 		}),
 		Figures: map[string]any{
 			"rows_per_second": s[0].Median(), "unordered_rows_per_second": s[1].Median(), "ratio": ratio, "bar_ratio_at_least": lanesManyBar,
-			"long_lane_start_per_second": starts.Median(), "long_lane_end_per_second": ends.Median(),
+			"long_lane_start_per_second": starts.Median(), "long_lane_end_per_second": ends.Median(), "long_lanes_at_once": 2,
 			"long_lane_slower_at_end": slower, "bar_slower_at_most": lanesOneBar,
 		},
 	}, nil
@@ -91,7 +89,7 @@ func (g *Rig) longLane(ctx context.Context, rows int) (start, end float64, err e
 	return start, end, err
 }
 
-// sideBySide is the rates at which two stages settle as many rows each at the same time.
+// sideBySide is the rates of two stages over the time until the first of them has settled a number of rows.
 func sideBySide(ctx context.Context, a, b *stage.Stage, rows int) (rateA, rateB float64, err error) {
 	one, err := full(ctx, a, crew())
 	if err != nil {
@@ -101,17 +99,32 @@ func sideBySide(ctx context.Context, a, b *stage.Stage, rows int) (rateA, rateB 
 	if err != nil {
 		return 0, 0, errors.Join(err, one.Close())
 	}
-	var both errgroup.Group
-	time := func(c *stage.Crew, rate *float64) {
-		both.Go(func() error {
-			at, err := laps(ctx, c, 1, rows)
-			if err == nil {
-				*rate = at[1].Rate(at[0])
-			}
-			return err
-		})
+	rateA, rateB, err = common(ctx, one, other, rows)
+	return rateA, rateB, errors.Join(err, one.Close(), other.Close())
+}
+
+func common(ctx context.Context, one, other *stage.Crew, rows int) (rateOne, rateOther float64, err error) {
+	if err := errors.Join(one.Release(), other.Release()); err != nil {
+		return 0, 0, err
 	}
-	time(one, &rateA)
-	time(other, &rateB)
-	return rateA, rateB, errors.Join(both.Wait(), one.Close(), other.Close())
+	var began [2]stage.Lap
+	for i, c := range []*stage.Crew{one, other} {
+		if began[i], err = c.Settled(ctx, 1); err != nil {
+			return 0, 0, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := make(chan error, 2)
+	for _, c := range []*stage.Crew{one, other} {
+		go func() {
+			_, err := c.Settled(ctx, rows)
+			first <- err
+		}()
+	}
+	err = <-first
+	endOne, endOther := one.Now(), other.Now()
+	cancel()
+	<-first // the other one, which was cut short
+	return endOne.Rate(began[0]), endOther.Rate(began[1]), err
 }

@@ -132,7 +132,7 @@ func fill(b *testing.B, s *Store, from, to uint64) {
 // BenchmarkBatchGet reads neighbouring rows, as a claim does, scattered ones, as reads of hooks are, and keys that do
 // not exist, as lookups of dedupe keys are.
 func BenchmarkBatchGet(b *testing.B) {
-	const rows, keys = 100_000, 128
+	const rows, most = 100_000, 128
 	for _, flushed := range []bool{false, true} {
 		s := benchStore(b)
 		fill(b, s, 0, rows)
@@ -144,23 +144,25 @@ func BenchmarkBatchGet(b *testing.B) {
 			"scattered":  func(at, i uint64) []byte { return benchKey(0, (at+i*104_729)%rows) },
 			"absent":     func(at, i uint64) []byte { return append(benchKey(0, (at+i*104_729)%rows), 'x') },
 		} {
-			b.Run(fmt.Sprintf("keys=%d/%s/flushed=%t", keys, name, flushed), func(b *testing.B) {
-				batch := make([][]byte, keys)
-				b.ReportAllocs()
-				var at uint64
-				for b.Loop() {
-					at = (at + 7919) % (rows - keys)
-					for i := range batch {
-						batch[i] = key(at, uint64(i))
+			for _, keys := range []int{8, 32, seekKeys, most} {
+				b.Run(fmt.Sprintf("keys=%d/%s/flushed=%t", keys, name, flushed), func(b *testing.B) {
+					batch := make([][]byte, keys)
+					b.ReportAllocs()
+					var at uint64
+					for b.Loop() {
+						at = (at + 7919) % (rows - most)
+						for i := range batch {
+							batch[i] = key(at, uint64(i))
+						}
+						if err := s.View(b.Context(), func(r kv.Reader) error {
+							_, err := r.BatchGet(b.Context(), batch)
+							return err
+						}); err != nil {
+							b.Fatal(err)
+						}
 					}
-					if err := s.View(b.Context(), func(r kv.Reader) error {
-						_, err := r.BatchGet(b.Context(), batch)
-						return err
-					}); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+				})
+			}
 		}
 	}
 }

@@ -110,7 +110,6 @@ func TestARowThatFailsAfterItsSourceWasCondemnedIsTriedAgain(t *testing.T) {
 	r.pass(2 * time.Second)
 	require.Len(t, r.leases, 1, "the source is still there")
 	r.first(hook.Transient)
-	delete(r.sources, "a")
 	r.sources["a"] = Source{}
 	r.accept(sink("t", "a"), 1, 10) // the read tells that it is gone
 	r.pass(5 * time.Second)
@@ -402,11 +401,12 @@ func TestI2_NewRowsDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
 	r.now = r.now.Add(2 * time.Hour)
 	r.store(a, 1, 10)
 	o := Condemnation{ID: 1, SourceID: "a", At: r.tick(), Places: []Place{{Key: a, From: r.now.Add(-time.Hour), Rows: 2}}}
-	r.store(a, 1, 10)
+	later := r.store(a, 1, 10)
 	r.core.Condemned(r.now, o)
 	r.pump()
 	require.Equal(t, []Purged{{ID: 1, Rows: 2}}, r.purged)
 	require.Len(t, r.rows, 1)
+	require.Contains(t, r.rows, hook.Ref{Hook: later.Hooks[0]})
 }
 
 func TestACondemnationThatIsPardonedLetsTheRestGo(t *testing.T) {

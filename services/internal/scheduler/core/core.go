@@ -152,7 +152,7 @@ func (c *Core) Tick(now hook.Timestamp) {
 }
 
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
-// and scans that have room. Leases, Settles and Acks are the caller's until the next call, which has their room used again.
+// and scans that have room. Leases, settles and acks are the caller's until the next call, which has their room used again.
 func (c *Core) Take() Effects {
 	c.purge()
 	c.letIn()
@@ -161,7 +161,8 @@ func (c *Core) Take() Effects {
 	c.sendAsked()
 	out := c.out
 	out.Wake = c.wake()
-	c.out, c.spare = c.spare.emptied(), out
+	c.out = c.spare.emptied()
+	c.spare = Effects{Leases: out.Leases, Settles: out.Settles, Urgent: out.Urgent, Acks: out.Acks}
 	return out
 }
 

@@ -9,10 +9,11 @@ type Effects struct {
 	LaneReads []LaneRead
 	LaneScans []LaneScan
 	Leases    []Lease
-	// Settles are committed, answered by Settled: each is repeated until it lands or the term ends.
-	Settles []hook.Settlement
-	Acks    []Ack
-	Drops   []Drop
+	// Settles are committed, answered by Settled: each is repeated until it lands or the term ends. Urgent are those that
+	// are not to wait for others to be committed with: their lanes wait for them.
+	Settles, Urgent []hook.Settlement
+	Acks            []Ack
+	Drops           []Drop
 	// Forget removes the records of runners that hold nothing any more.
 	Forget []hook.RunID
 	Events []hook.Event
@@ -23,11 +24,13 @@ type Effects struct {
 
 // emptied is where the next effects gather: in the room of these, for those that come with every round.
 func (e *Effects) emptied() Effects {
-	return Effects{Leases: emptied(e.Leases), Settles: emptied(e.Settles), Acks: emptied(e.Acks)}
+	return Effects{
+		Leases: emptied(e.Leases), Settles: emptied(e.Settles), Urgent: emptied(e.Urgent), Acks: emptied(e.Acks),
+	}
 }
 
 // maxKept bounds the room that is kept after a round with much to do.
-const maxKept = 1024
+const maxKept = 4096
 
 func emptied[T any](s []T) []T {
 	if cap(s) > maxKept {

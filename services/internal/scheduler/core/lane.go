@@ -33,6 +33,11 @@ type lane struct {
 	woken hook.Timestamp
 }
 
+// followed says whether there may be a member behind the head.
+func (l *lane) followed() bool {
+	return len(l.rows) > 0 || l.more || l.named || l.asking || l.waits || l.read != 0
+}
+
 const (
 	// readAhead is the members of a lane that are read at a time.
 	readAhead = 16

@@ -455,34 +455,32 @@ func TestI6_ALeaseThatIsToldLateEndsBesideTheHead(t *testing.T) {
 	}
 }
 
-// What a lane waits for is not to wait for company; where many lanes of a sink run, company is there, and it is to.
-func TestASettlePressesWhereALaneWaitsAndFewRun(t *testing.T) {
+// What a member waits for is not to wait for company; where many lanes of a sink run, company is there, and it is to.
+func TestASettleIsUrgentWhereAMemberWaitsForIt(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.SinkConcurrency = 100 })
 	r.join(1, 100)
-	r.enter("x", "x")
-	r.deliver()
-	require.Len(t, r.settled, 2)
-	require.True(t, r.settled[0].Pressing)
-	require.True(t, r.settled[1].Pressing)
-
+	ids := r.enter("x", "x", "x")
+	r.first(hook.Delivered)
+	require.Len(t, r.urgent, 1)
+	require.Equal(t, ids[0], r.urgent[0].Delivery.Hook)
+	r.first(hook.Transient)
+	require.Len(t, r.urgent, 1, "the lane waits for the next attempt, not for the settle")
+	r.finish(time.Minute)
+	require.Len(t, r.settled, 4)
+	require.Len(t, r.urgent, 2, "nothing waits for the last member")
 	r.accept(sink("t", "b"), 1, 1)
 	r.deliver()
-	require.False(t, r.settled[2].Pressing, "nothing waits for a row of no lane")
+	require.Len(t, r.urgent, 2, "nothing waits for a row of no lane")
 
 	var lanes []string
 	for i := range 2 * fewRunning {
-		lanes = append(lanes, fmt.Sprint("lane", i))
+		lanes = append(lanes, fmt.Sprint("lane", i), fmt.Sprint("lane", i))
 	}
 	r.enter(lanes...)
 	require.Equal(t, 2*fewRunning, r.running(sink("t", "a")))
-	r.deliver()
-	pressing := 0
-	for _, s := range r.settled[3:] {
-		if s.Pressing {
-			pressing++
-		}
-	}
-	require.Less(t, pressing, fewRunning+2)
-	require.GreaterOrEqual(t, pressing, fewRunning)
+	r.all(hook.Delivered) // each makes room for the next member
+	require.Len(t, r.urgent, 2, "many run all the time")
+	r.all(hook.Delivered)
+	require.Len(t, r.urgent, 2, "nothing waits for the last members")
 	r.idle()
 }

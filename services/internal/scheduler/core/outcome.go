@@ -113,16 +113,26 @@ func (c *Core) expire(cl *claim) {
 	c.end(cl, hook.Verdict{Kind: hook.Bury, State: cl.State, Reason: "retry_horizon", Class: class})
 }
 
-// fewRunning is the attempts of a sink up to which those of its lanes are settled as they end. Where more run, their
-// outcomes come so close to each other that the lanes gain nothing by it, and the store has many small commits.
-const fewRunning = 16
-
 func (c *Core) end(cl *claim, v hook.Verdict) {
 	cl.state = settling
-	c.out.Settles = append(c.out.Settles, hook.Settlement{
+	s := hook.Settlement{
 		Delivery: cl.Delivery, Verdict: v, Position: c.position(cl.key.backlog(cl.Partition)), Claimed: cl.leasedAt,
-		Pressing: cl.Ordered && cl.key.running <= fewRunning,
-	})
+	}
+	if urgent(cl, &v) {
+		c.out.Urgent = append(c.out.Urgent, s)
+		return
+	}
+	c.out.Settles = append(c.out.Settles, s)
+}
+
+// fewRunning is the other attempts of a sink up to which those of its lanes are settled as they end. Where more run, their
+// outcomes come so close to each other that the lanes gain nothing by it. Over many sinks the commits do not grow in
+// number: what comes while one is under way makes up the next.
+const fewRunning = 16
+
+// urgent says whether a member behind waits for the row to be settled.
+func urgent(cl *claim, v *hook.Verdict) bool {
+	return cl.lane != nil && cl.lane.followed() && v.Kind != hook.Again && cl.key.running <= fewRunning
 }
 
 // Settled says that settles have been committed by a transaction that started at start.

@@ -31,17 +31,17 @@ type rig struct {
 	laneReads                         []LaneRead
 	laneScans                         []LaneScan
 
-	leases  []Lease // that nobody has reported on
-	given   []Lease // all
-	acks    []Ack
-	drops   []Drop
-	forgets []hook.RunID
-	events  []hook.Event
-	asked   []Scan // all scans
-	settled []hook.Settlement
-	buried  map[hook.Ref]hook.Verdict
-	purged  []Purged
-	keyOf   map[hook.Ref]hook.SinkKey // of all rows
+	leases          []Lease // that nobody has reported on
+	given           []Lease // all
+	acks            []Ack
+	drops           []Drop
+	forgets         []hook.RunID
+	events          []hook.Event
+	asked           []Scan // all scans
+	settled, urgent []hook.Settlement
+	buried          map[hook.Ref]hook.Verdict
+	purged          []Purged
+	keyOf           map[hook.Ref]hook.SinkKey // of all rows
 }
 
 const rigStart = 1_800_000_000_000
@@ -229,7 +229,7 @@ func (r *rig) pump() {
 		if due {
 			r.core.Tick(r.now)
 		}
-		if !r.answer(&e) && !due && quiet(&e) {
+		if !r.answer() && !due && quiet(&e) {
 			return
 		}
 	}
@@ -237,7 +237,7 @@ func (r *rig) pump() {
 }
 
 func quiet(e *Effects) bool {
-	return len(e.Leases)+len(e.Acks)+len(e.Drops)+len(e.Forget)+len(e.Events)+len(e.Reads)+len(e.Scans)+len(e.Settles)+len(e.LaneReads)+len(e.LaneScans) == 0
+	return len(e.Leases)+len(e.Acks)+len(e.Drops)+len(e.Forget)+len(e.Events)+len(e.Reads)+len(e.Scans)+len(e.Settles)+len(e.Urgent)+len(e.LaneReads)+len(e.LaneScans) == 0
 }
 
 func (r *rig) keep(e *Effects) {
@@ -245,8 +245,8 @@ func (r *rig) keep(e *Effects) {
 	r.acks, r.drops = append(r.acks, e.Acks...), append(r.drops, e.Drops...)
 	r.forgets, r.events = append(r.forgets, e.Forget...), append(r.events, e.Events...)
 	r.asked = append(r.asked, e.Scans...)
-	r.purged = append(r.purged, e.Purged...)
-	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(r.settles, e.Settles...)
+	r.purged, r.urgent = append(r.purged, e.Purged...), append(r.urgent, e.Urgent...)
+	r.reads, r.scans, r.settles = append(r.reads, e.Reads...), append(r.scans, e.Scans...), append(append(r.settles, e.Settles...), e.Urgent...)
 	r.laneReads, r.laneScans = append(r.laneReads, e.LaneReads...), append(r.laneScans, e.LaneScans...)
 	for _, d := range e.Drops {
 		for i := range r.leases {
@@ -259,7 +259,7 @@ func (r *rig) keep(e *Effects) {
 }
 
 // answer lets the store answer what is not held back, and says whether anything was.
-func (r *rig) answer(*Effects) (some bool) {
+func (r *rig) answer() (some bool) {
 	for len(r.reads) > 0 && !r.holdReads {
 		r.answerRead()
 		some = true

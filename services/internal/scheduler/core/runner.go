@@ -78,6 +78,11 @@ func (c *Core) Joined(now hook.Timestamp, id hook.RunID, h Hello) {
 	c.greeted(id)
 }
 
+// RoomFor says whether a runner is known, or may be one more of at most limit.
+func (c *Core) RoomFor(id hook.RunID, limit int) bool {
+	return c.runners[id] != nil || len(c.runners) < limit
+}
+
 func (c *Core) connect(r *runner, h Hello) {
 	if !r.connected && c.slots == 0 {
 		c.beginGently()

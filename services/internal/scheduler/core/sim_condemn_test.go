@@ -144,8 +144,10 @@ func (o *operator) elected(w *world) {
 // to be carried out, no row stands that it was about.
 func (o *operator) check(w *world, e *Effects) {
 	o.hold(w)
-	for i := range e.Settles {
-		o.settles(w, &e.Settles[i])
+	for _, list := range [][]hook.Settlement{e.Settles, e.Urgent} {
+		for i := range list {
+			o.settles(w, &list[i])
+		}
 	}
 	for _, p := range e.Purged {
 		d := o.stands

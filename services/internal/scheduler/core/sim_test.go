@@ -424,6 +424,7 @@ func (w *world) drain() {
 			w.scanLanes(s)
 		}
 		w.settle(e.Settles)
+		w.settle(e.Urgent)
 		for _, l := range e.Leases {
 			w.lease(l)
 		}
@@ -455,7 +456,7 @@ func (w *world) count(e *Effects) {
 	w.steps["lane read"] += len(e.LaneReads)
 	w.steps["lane scan"] += len(e.LaneScans)
 	w.steps["lease"] += len(e.Leases)
-	w.steps["settle"] += len(e.Settles)
+	w.steps["settle"] += len(e.Settles) + len(e.Urgent)
 	if w.steps["take"] > 300_000 {
 		w.t.Fatalf("seed %d: goes round after %s: %v, %+v, %d rows in the store", w.seed, w.now, w.steps, w.core.Stats(), len(w.rows))
 	}

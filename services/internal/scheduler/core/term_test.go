@@ -335,3 +335,33 @@ func TestI2_AReportOfARowThatHasEndedDoesNotHideThatRowsAreMissing(t *testing.T)
 	require.Contains(t, r.begun(), lost.Hooks[0])
 	r.idle()
 }
+
+func TestARunnerThatComesBackNeedsNoRoom(t *testing.T) {
+	r := newRig(t, nil)
+	first := r.join(1, 10)
+	r.join(2, 10)
+	require.True(t, r.core.RoomFor(first, 2))
+	require.False(t, r.core.RoomFor(hook.RunID{3}, 2))
+	require.True(t, r.core.RoomFor(hook.RunID{3}, 3))
+}
+
+func TestEffectsStandUntilTheNextAreTaken(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	r.accept(sink("t", "a"), 2, 1)
+	deliver := func(l Lease) {
+		r.core.Outcomes(r.now, l.Runner, []hook.Report{{
+			Lease: l.Lease, Row: l.Delivery.Row, Attempt: l.Attempt, Outcome: hook.Outcome{Class: hook.Delivered},
+		}})
+	}
+	require.Len(t, r.leases, 2)
+	deliver(r.leases[0])
+	taken := r.core.Take().Settles
+	require.Len(t, taken, 1)
+	want := taken[0]
+	deliver(r.leases[1])
+	require.Equal(t, want, taken[0])
+	next := r.core.Take().Settles
+	require.Len(t, next, 1)
+	require.Equal(t, r.leases[1].Delivery.Hook, next[0].Delivery.Hook)
+}

@@ -103,6 +103,9 @@ func (p *pools) release(taken *pool) {
 	defer p.mu.Unlock()
 	taken.users--
 	taken.used = time.Now()
+	if p.byKey[taken.key] == taken { // unless the sink was closed meanwhile
+		p.recent.MoveToFront(taken.place)
+	}
 }
 
 // sweep closes the pools that have been idle for long.
