@@ -102,6 +102,14 @@ func (n *node) leads(t *testing.T) {
 	t.Fatal("never led")
 }
 
+// led is a system and its leader.
+func led(t *testing.T, cfg Config) (*system, *node) {
+	s := newSystem(t)
+	n := s.start(cfg)
+	n.leads(t)
+	return s, n
+}
+
 // source creates a source of the default tenant with n log sinks.
 func (s *system) source(n *node, name string, sinks int) *adminv1.Source {
 	in := &adminv1.Source{Name: name, Verify: &adminv1.Verify{Type: "none"}}
@@ -167,6 +175,13 @@ func (w *writer) commit(name, tenant string, n int) (ids []hook.ID, groups []hoo
 		require.NoError(w.s.t, a.Err)
 	}
 	return ids, groups
+}
+
+// accept commits n hooks and tells the leader.
+func (w *writer) accept(name, tenant string, n int) []hook.ID {
+	ids, groups := w.commit(name, tenant, n)
+	w.notify(groups)
+	return ids
 }
 
 func (w *writer) connect(n *node) {

@@ -16,16 +16,13 @@ const inflightHead = `
 
 func TestTheLeaderShowsHowManyRowsEachTenantHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		standby := s.start(testConfig())
 		s.source(n, "demo", 2)
 		w := s.writer()
 		w.connect(n)
 		for tenant, rows := range map[string]int{"acme": 3, "busy": 5} {
-			_, groups := w.commit("demo", tenant, rows)
-			w.notify(groups)
+			w.accept("demo", tenant, rows)
 		}
 		synctest.Wait()
 		want := inflightHead + "ankusa_dispatch_tenant_inflight{tenant=\"acme\"} 6\nankusa_dispatch_tenant_inflight{tenant=\"busy\"} 10\n"

@@ -52,19 +52,15 @@ func deadLetterSource(t *testing.T, n *node, sourceID string) int64 {
 
 func TestDeadLetterSourceEndsWhatIsPendingAndLeavesWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 2)
 		s.source(n, "other", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 1, nil, nil)
 		w.connect(n)
-		_, groups := w.commit("demo", "acme", 30)
-		w.notify(groups)
+		w.accept("demo", "acme", 30)
 		running := r.leased(1)[0]
-		_, groups = w.commit("other", "acme", 1)
-		w.notify(groups)
+		w.accept("other", "acme", 1)
 		w.commit("demo", "globex", 10) // nobody is told of these
 		require.EqualValues(t, 79, deadLetterSource(t, n, "demo"))
 		require.Equal(t, map[string]int{"source_gone": 79}, s.deadReasons())
@@ -77,24 +73,20 @@ func TestDeadLetterSourceEndsWhatIsPendingAndLeavesWhatRuns(t *testing.T) {
 
 func TestDeadLetterSourceEndsRowsBehindALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.orderedSource(n, "demo")
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
 		for range 3 {
-			_, groups := w.commit("demo", "acme", 200)
-			w.notify(groups)
+			w.accept("demo", "acme", 200)
 		}
 		head := r.leased(1)[0]
 		require.EqualValues(t, 599, deadLetterSource(t, n, "demo"), "all but the head, which runs")
 		r.settle(head, unavailable)
 		require.EqualValues(t, 1, deadLetterSource(t, n, "demo"), "the head waits for another attempt")
 		require.Zero(t, s.outstanding())
-		_, groups := w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		r.settle(r.leased(1)[0], delivered)
 		require.Zero(t, s.outstanding())
 	})
@@ -128,9 +120,7 @@ func TestTheLeaderAloneServesThePipeline(t *testing.T) {
 
 func TestAPipelineCallNamesTheFieldThatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		_, n := led(t, testConfig())
 		for _, id := range []string{"", "..", "a.b.c", "a b"} {
 			_, err := n.DeadLetterSource(t.Context(), &adminv1.DeadLetterSourceRequest{SourceId: id})
 			requireRefusal(t, err, codes.InvalidArgument, "invalid_filter", id)
@@ -142,9 +132,7 @@ func TestAPipelineCallNamesTheFieldThatIsWrong(t *testing.T) {
 
 func TestACallThatTheTermOutlivesEndsWithItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		w := s.writer()
 		w.connect(n)
@@ -165,14 +153,11 @@ func TestACallThatTheTermOutlivesEndsWithItsDeadline(t *testing.T) {
 
 func TestTheEndOfATermEndsItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		w := s.writer()
 		w.connect(n)
-		_, groups := w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := n.Tick(t.Context(), nil)
@@ -186,9 +171,7 @@ func TestTheEndOfATermEndsItsCalls(t *testing.T) {
 
 func TestTickReturnsWhenWhatWasCommittedIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
@@ -232,8 +215,7 @@ func TestPressureComesFromTheLeadersMemory(t *testing.T) {
 			return out
 		}
 		require.Zero(t, pressure().GetLagMs())
-		_, groups := w.commit("demo", "acme", 10)
-		w.notify(groups)
+		w.accept("demo", "acme", 10)
 		time.Sleep(3 * time.Second)
 		require.InDelta(t, 3000, pressure().GetLagMs(), 100)
 		require.True(t, pressure().GetWindowFull())
@@ -242,15 +224,12 @@ func TestPressureComesFromTheLeadersMemory(t *testing.T) {
 
 func TestADeletionTakesPendingDeliveriesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 2, nil, nil)
 		w.connect(n)
-		_, groups := w.commit("demo", "acme", 20)
-		w.notify(groups)
+		w.accept("demo", "acme", 20)
 		running := r.leased(1)[0]
 		remove := func(deliveries string) error {
 			_, err := n.DeleteSource(t.Context(), &adminv1.DeleteSourceRequest{
@@ -268,8 +247,7 @@ func TestADeletionTakesPendingDeliveriesAlong(t *testing.T) {
 		requireRefusal(t, remove("dead_letter"), codes.NotFound, "source_not_found")
 
 		s.source(n, "demo", 1)
-		_, groups = w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		r.settle(running, unavailable)
 		again := r.leased(1)[0]
 		require.NotEqual(t, running.Row.Hook, again.Row.Hook, "a later source of the name inherits nothing")
@@ -291,8 +269,7 @@ func TestI2_ADeletionThatIsCutOffIsFinishedByAnother(t *testing.T) {
 		s.source(first, "demo", 1)
 		w := s.writer()
 		w.connect(first)
-		_, groups := w.commit("demo", "acme", 3000)
-		w.notify(groups)
+		w.accept("demo", "acme", 3000)
 		removed := make(chan error, 1)
 		go func() {
 			_, err := first.DeleteSource(t.Context(), &adminv1.DeleteSourceRequest{
@@ -313,7 +290,7 @@ func TestI2_ADeletionThatIsCutOffIsFinishedByAnother(t *testing.T) {
 		second.leads(t)
 		w = s.writer()
 		w.connect(second)
-		_, groups = w.commit("demo", "acme", 2) // the source takes hooks again
+		_, groups := w.commit("demo", "acme", 2) // the source takes hooks again
 		w.notify(groups)
 		_, err := second.DeleteSource(t.Context(), &adminv1.DeleteSourceRequest{
 			Tenant: hook.DefaultTenant, Name: "demo", Deliveries: "dead_letter",
@@ -326,24 +303,20 @@ func TestI2_ADeletionThatIsCutOffIsFinishedByAnother(t *testing.T) {
 
 func TestASourceThatIsCreatedAnewIsNotTakenForTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		other := s.start(testConfig())
 		old := s.source(n, "demo", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 2, nil, nil)
 		w.connect(n)
-		_, groups := w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		r.settle(r.leased(1)[0], delivered) // the leader remembers the source for a second
 		src, err := s.store.Source(t.Context(), hook.DefaultTenant, old.GetName())
 		require.NoError(t, err)
 		require.NoError(t, s.store.CloseSource(t.Context(), hook.DefaultTenant, "demo"))
 		require.NoError(t, s.store.RemoveSource(t.Context(), hook.DefaultTenant, "demo", src.Incarnation))
 		s.source(other, "demo", 1)
-		_, groups = w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		for s.outstanding() > 0 && len(r.attempts) == 0 {
 			r.hear()
 		}

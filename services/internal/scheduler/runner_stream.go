@@ -330,11 +330,14 @@ func join[T any](a, b []T) []T {
 	return append(a, b...)
 }
 
+// onItsWay is what a lease lasts longer here than a runner is told: time for the message there, and for the outcome back.
+const onItsWay = time.Second
+
 func (t *term) attempt(l *core.Lease) wire.Attempt {
 	cfg := t.scheduler.cfg.Core
 	return wire.Attempt{
 		Lease: l.Lease, Row: l.Delivery.Row, Number: l.Attempt,
-		Timeout: cfg.AttemptTimeout, Left: cfg.AttemptTimeout + cfg.LeaseMargin - time.Second,
+		Timeout: cfg.AttemptTimeout, Left: cfg.AttemptTimeout + cfg.LeaseMargin - onItsWay,
 		SourceRevision: l.Source.Revision, Incarnation: l.Delivery.Incarnation,
 		ReplayID: l.Delivery.ReplayID, Size: uint64(l.Delivery.Size),
 	}

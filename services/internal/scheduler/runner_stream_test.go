@@ -11,9 +11,7 @@ import (
 // TestI4_ALeaderWithNothingToTellSaysThat: only silence tells a runner that its leader was stopped.
 func TestI4_ALeaderWithNothingToTellSaysThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		_, n := led(t, testConfig())
 		r := newRunner(t)
 		r.connect(n, 8, nil, nil)
 		for range 3 {

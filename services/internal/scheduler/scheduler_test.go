@@ -18,16 +18,13 @@ var delivered = hook.Outcome{Class: hook.Delivered, Status: 200, Duration: time.
 
 func TestL17_AHookIsLeasedWhenItIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
 		began := time.Now()
-		ids, groups := w.commit("demo", hook.DefaultTenant, 1)
-		w.notify(groups)
+		ids := w.accept("demo", hook.DefaultTenant, 1)
 		a := r.leased(1)[0]
 		require.Equal(t, ids[0], a.Row.Hook)
 		require.EqualValues(t, 1, a.Number)
@@ -48,15 +45,12 @@ func TestL17_AHookIsLeasedWhenItIsNotified(t *testing.T) {
 
 func TestAFailureIsRetriedAndItsAttemptsStandInTheRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 2)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
-		_, groups := w.commit("demo", "acme", 1)
-		w.notify(groups)
+		w.accept("demo", "acme", 1)
 		first := r.leased(2)
 		r.settle(first[1], delivered)
 		r.settle(first[0], hook.Outcome{Class: hook.Transient, Reason: "http: status 503", Status: 503})
@@ -82,9 +76,7 @@ func TestAFailureIsRetriedAndItsAttemptsStandInTheRow(t *testing.T) {
 
 func TestWhatHappenedToAHookCanBeReadAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 2)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
@@ -121,15 +113,12 @@ func TestWhatHappenedToAHookCanBeReadAtAnyTime(t *testing.T) {
 
 func TestL06_ALostRunnersRowsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		r, w := newRunner(t), s.writer()
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
-		_, groups := w.commit("demo", hook.DefaultTenant, 1)
-		w.notify(groups)
+		w.accept("demo", hook.DefaultTenant, 1)
 		r.leased(1)
 		require.NoError(t, r.stream.CloseSend())
 		other := newRunner(t)
@@ -149,8 +138,7 @@ func TestANewLeaderClaimsWhatTheLastOneLeft(t *testing.T) {
 		s.source(one, "demo", 1)
 		w := s.writer()
 		w.connect(one)
-		_, groups := w.commit("demo", hook.DefaultTenant, 300)
-		w.notify(groups)
+		w.accept("demo", hook.DefaultTenant, 300)
 		one.stop()
 		two := s.start(testConfig())
 		two.leads(t)
@@ -173,8 +161,7 @@ func TestI5_AChangeOfLeaderAloneDeliversNothingTwice(t *testing.T) {
 		r, w := newRunner(t), s.writer()
 		r.connect(one, 8, nil, nil)
 		w.connect(one)
-		_, groups := w.commit("demo", hook.DefaultTenant, 2)
-		w.notify(groups)
+		w.accept("demo", hook.DefaultTenant, 2)
 		a := r.leased(2)
 		one.stop()
 		two.leads(t)

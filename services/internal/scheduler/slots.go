@@ -19,6 +19,10 @@ import (
 // goes with it.
 const settleWait = 5 * time.Millisecond
 
+// What gathers while a settle is under way is settled together, up to behind times as much as a full batch and maxBehind
+// rows: a slot settles one batch after the other, and a larger one takes little longer.
+const behind, maxBehind = 4, 512
+
 // settleTimeout bounds one try at a settle.
 const settleTimeout = 5 * time.Second
 
@@ -98,7 +102,7 @@ func (s *slots) next() (at hook.Timestamp) {
 	return at
 }
 
-// batch is the rows of one settle: as many as a scan asks for.
+// batch is the rows that make a settle due: as many as a scan asks for.
 func (s *slots) batch() int { return max(1, s.term.scheduler.cfg.Core.Batch) }
 
 func (s *slots) slot(at store.Slot) (*slot, error) {
@@ -107,7 +111,7 @@ func (s *slots) slot(at store.Slot) (*slot, error) {
 	}
 	l := &slot{term: s.term, ctx: s.ctx, slot: at, failing: make(map[string]time.Duration)}
 	cfg := ferry.Default[[]hook.Settlement]()
-	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(s.batch())
+	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(max(s.batch(), min(behind*s.batch(), maxBehind)))
 	cfg.Weight = func(rows []hook.Settlement) int64 { return int64(len(rows)) }
 	var err error
 	if l.batcher, err = ferry.New(cfg, l.settle); err != nil {

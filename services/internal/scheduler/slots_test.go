@@ -15,14 +15,11 @@ import (
 func TestARowOfALaneIsSettledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const members = 50
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.orderedSource(n, "lane")
 		w := s.writer()
 		w.connect(n)
-		_, groups := w.commit("lane", hook.DefaultTenant, members)
-		w.notify(groups)
+		w.accept("lane", hook.DefaultTenant, members)
 		r := newRunner(t)
 		r.connect(n, 8, nil, nil)
 		began := time.Now()
@@ -49,10 +46,8 @@ func TestOutcomesWaitForCompany(t *testing.T) {
 		s.source(n, "plain", 4)
 		w := s.writer()
 		w.connect(n)
-		_, groups := w.commit("plain", hook.DefaultTenant, 1)
-		w.notify(groups)
-		_, groups = w.commit("lane", hook.DefaultTenant, 2)
-		w.notify(groups)
+		w.accept("plain", hook.DefaultTenant, 1)
+		w.accept("lane", hook.DefaultTenant, 2)
 		r := newRunner(t)
 		r.connect(n, 16, nil, nil)
 		var plain, ordered []wire.Attempt

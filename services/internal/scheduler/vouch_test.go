@@ -33,9 +33,7 @@ func madeUp(n int) (groups []hook.Group) {
 // I11: names of sinks that were never written to cost the core nothing that lasts, and hold nobody else up.
 func TestI11_SinksThatAWriterMakesUpAreNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		s.source(n, "demo", 1)
 		r, w, hostile := newRunner(t), s.writer(), s.writer()
 		r.connect(n, 8, nil, nil)

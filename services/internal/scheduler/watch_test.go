@@ -13,9 +13,7 @@ import (
 
 func TestAFilterThatCanMatchNothingIsRefusedByItsField(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		_, n := led(t, testConfig())
 		for field, req := range map[string]*eventv1.WatchRequest{
 			"tenant":    {Tenant: ".."},
 			"source_id": {SourceId: "a.b.c"},

@@ -26,9 +26,7 @@ func (s *system) recorded() (ids []hook.RunID) {
 
 func TestNoWriterOfAnOpenStreamIsTakenForGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		s, n := led(t, testConfig())
 		first, second := s.writer(), s.writer()
 		ids := []hook.RunID{first.w.ID(), second.w.ID()}
 		require.NoError(t, first.w.Beat(t.Context()))
@@ -48,9 +46,7 @@ func TestNoWriterOfAnOpenStreamIsTakenForGone(t *testing.T) {
 
 func TestI11_WritersThatComeAndGoAreRememberedUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		_, n := led(t, testConfig())
 		w := newWriters(n.term.Load())
 		for i := range maxGone + 10 {
 			ids := []hook.RunID{{byte(i), byte(i >> 8)}}
@@ -68,9 +64,7 @@ func TestI11_WritersThatComeAndGoAreRememberedUpToABound(t *testing.T) {
 
 func TestI11_ALeaderTakesWritersUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(t)
-		n := s.start(testConfig())
-		n.leads(t)
+		_, n := led(t, testConfig())
 		w := n.term.Load().writers
 		id := func(i int) hook.RunID { return hook.RunID{byte(i), byte(i >> 8)} }
 		for i := range maxHere - 1 {

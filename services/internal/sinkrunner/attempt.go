@@ -159,6 +159,7 @@ func (r *Runner) run(l *lease, f found) (o hook.Outcome) {
 	}
 	return judge(l, destination.Deliver(l.ctx, &sink.Delivery{
 		Hook: f.Hook, Source: src, Sink: bound, Attempt: l.Number, ReplayID: l.ReplayID, OrderingKey: l.Row.Lane,
+		Cancel: l.cancel,
 	}))
 }
 

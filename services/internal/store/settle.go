@@ -76,7 +76,7 @@ func (l *Leader) Settle(ctx context.Context, slot Slot, batch []hook.Settlement)
 			if s.unresolved != nil {
 				err = fmt.Errorf("%w: %w", errUnresolved, err)
 			} else {
-				err = fmt.Errorf("%w: did not land: %v", kv.ErrUnavailable, err)
+				err = fmt.Errorf("%w: did not land: %v", kv.ErrUnavailable, err) // its fate is known, so that ErrUndetermined is left out
 			}
 			return Settled{}, fmt.Errorf("settle %d rows of slot %v: %w", len(batch), slot, err)
 		}

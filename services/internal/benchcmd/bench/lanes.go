@@ -125,6 +125,6 @@ func common(ctx context.Context, one, other *stage.Crew, rows int) (rateOne, rat
 	err = <-first
 	endOne, endOther := one.Now(), other.Now()
 	cancel()
-	<-first // the other one, which was cut short
+	_ = <-first // the other one, which was cut short
 	return endOne.Rate(began[0]), endOther.Rate(began[1]), err
 }

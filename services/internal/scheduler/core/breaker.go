@@ -51,7 +51,9 @@ func (c *Core) halve(k *sinkKey, running int) {
 }
 
 // paced says whether an attempt began under the pace that its key has now.
-func (c *Core) paced(cl *claim) bool { return cl.ref.Epoch == c.epoch && cl.ref.ID > cl.key.pace.since }
+func (c *Core) paced(cl *claim) bool {
+	return cl.lease.Epoch == c.epoch && cl.lease.ID > cl.key.pace.since
+}
 
 // succeed lets the key run more, and ends the bound at its cap.
 func (p *pace) succeed(most int) {

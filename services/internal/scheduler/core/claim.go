@@ -43,7 +43,7 @@ type claim struct {
 	size     int64
 
 	// of the attempt
-	ref      hook.Lease
+	lease    hook.Lease
 	runner   *runner
 	attempt  uint32
 	leasedAt hook.Timestamp
@@ -70,7 +70,7 @@ type claim struct {
 // adoption is a lease of an earlier term, or its outcome, whose row is being read.
 type adoption struct {
 	runner  *runner
-	ref     hook.Lease
+	lease   hook.Lease
 	attempt uint32
 	left    time.Duration
 	outcome *hook.Outcome
@@ -231,8 +231,8 @@ func (c *Core) unwait(cl *claim) {
 	}
 }
 
-// bury drops a claim whose row has ended.
-func (c *Core) bury(cl *claim) {
+// dropEnded drops a claim whose row has ended.
+func (c *Core) dropEnded(cl *claim) {
 	c.unwindow(cl)
 	cl.order = 0
 	if !cl.seen && !cl.newer {

@@ -12,6 +12,15 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
+// condemnAndPardon lets one page of a condemnation end.
+func (r *rig) condemnAndPardon(source string) {
+	r.holdSettles = true
+	r.condemn(source)
+	r.core.Pardoned(r.now, 1)
+	r.holdSettles = false
+	r.pump()
+}
+
 // condemn orders the end of a source's rows, in the places that the store has rows of it in.
 func (r *rig) condemn(source string) {
 	rows, ordered := map[hook.SinkKey]int64{}, map[hook.SinkKey]bool{}
@@ -229,15 +238,11 @@ func TestI7_RowsThatCameAfterTheOrderMakeRoom(t *testing.T) {
 	r.idle()
 }
 
-func TestACondemnationThatIsPardonedLeavesTheRest(t *testing.T) {
+func TestAPardonLeavesRowsThatAreNotClaimed(t *testing.T) {
 	r := newRig(t, nil)
 	a := sink("t", "a")
 	r.store(a, 300, 10)
-	r.holdSettles = true
-	r.condemn("a")
-	r.core.Pardoned(r.now, 1)
-	r.holdSettles = false
-	r.pump()
+	r.condemnAndPardon("a")
 	require.Equal(t, 256, r.gone(a))
 	require.Empty(t, r.purged)
 	r.join(1, 100)
@@ -334,65 +339,6 @@ func TestI4_ACondemnationWaitsForTheLeasesOfEarlierTerms(t *testing.T) {
 	r.idle()
 }
 
-func TestPressureIsTheAgeOfTheOldestRowThatIsDueAndNotBegun(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.MaxInflight = 4 })
-	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
-	a := sink("t", "a")
-	r.accept(a, 2, 10)
-	r.pass(3 * time.Second)
-	require.Equal(t, Pressure{Lag: 3 * time.Second}, r.core.Pressure(r.now))
-	r.join(1, 2) // begins gently
-	require.Equal(t, Pressure{Lag: 3 * time.Second}, r.core.Pressure(r.now))
-	r.deliver()
-	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
-	r.accept(a, 5, 10)
-	r.pass(time.Second)
-	require.Equal(t, Pressure{Lag: time.Second, Full: true}, r.core.Pressure(r.now))
-	r.all(hook.Transient)
-	r.deliver()
-	require.Equal(t, Pressure{}, r.core.Pressure(r.now), "what waits for another attempt is not due")
-	r.finish(time.Minute)
-	r.idle()
-}
-
-func TestRowsBehindAnOpenBreakerMakeNoPressure(t *testing.T) {
-	r := newRig(t, nil)
-	r.join(1, 3)
-	r.park(sink("t", "a"), 9)
-	r.pass(time.Second)
-	require.Equal(t, Pressure{}, r.core.Pressure(r.now))
-	require.True(t, r.core.Quiet())
-}
-
-func TestTheCoreIsQuietWhenNothingIsClaimedRunningOrDue(t *testing.T) {
-	r := newRig(t, nil)
-	require.True(t, r.core.Quiet())
-	a := sink("t", "a")
-	r.accept(a, 1, 10)
-	require.False(t, r.core.Quiet(), "claimed")
-	r.join(1, 2)
-	require.False(t, r.core.Quiet(), "running")
-	r.holdSettles = true
-	r.first(hook.Transient)
-	require.False(t, r.core.Quiet(), "being settled")
-	r.holdSettles = false
-	r.pump()
-	require.True(t, r.core.Quiet(), "a back-off is not waited for")
-	r.holdReads, r.holdScans = true, true
-	r.notify(r.store(a, 1, 10))
-	require.False(t, r.core.Quiet(), "being read")
-	r.holdReads = false
-	r.pump()
-	r.deliver()
-	r.backlog(a, 0, 1)
-	require.False(t, r.core.Quiet(), "being looked for")
-	r.holdScans = false
-	r.pump()
-	require.True(t, r.core.Quiet())
-	r.finish(time.Minute)
-	r.idle()
-}
-
 // Rows that are newer than the counters must not make up for one that is missing.
 func TestI2_NewRowsDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
 	r := newRig(t, nil)
@@ -409,15 +355,11 @@ func TestI2_NewRowsDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
 	require.Contains(t, r.rows, hook.Ref{Hook: later.Hooks[0]})
 }
 
-func TestACondemnationThatIsPardonedLetsTheRestGo(t *testing.T) {
+func TestAPardonLetsClaimedRowsGo(t *testing.T) {
 	r := newRig(t, nil)
 	a := sink("t", "a")
 	r.accept(a, 300, 10) // they wait for a slot
-	r.holdSettles = true
-	r.condemn("a")
-	r.core.Pardoned(r.now, 1)
-	r.holdSettles = false
-	r.pump()
+	r.condemnAndPardon("a")
 	r.join(1, 100)
 	r.deliver()
 	require.Equal(t, 256, r.gone(a))

@@ -20,7 +20,7 @@ type Limits struct {
 
 // Config is what an operator sets. It can be replaced while running, all but Batching.
 type Config struct {
-	Batch            int // rows that scans ask for at a time
+	Batch            int // rows that a scan asks for, and that are enough for a settle
 	MaxInflight      int
 	MaxInflightBytes int64
 	Concurrency      int // attempts at once; 0 is what the runners can take

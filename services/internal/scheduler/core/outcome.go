@@ -31,11 +31,11 @@ func (c *Core) report(r *runner, p *hook.Report) {
 		c.reportUnknown(r, p)
 		return
 	}
-	if cl.adopted != nil && cl.adopted.ref == p.Lease && cl.adopted.runner.id == r.id {
+	if cl.adopted != nil && cl.adopted.lease == p.Lease && cl.adopted.runner.id == r.id {
 		cl.adopted.outcome = &p.Outcome
 		return
 	}
-	if cl.state == settling && cl.ref == p.Lease && cl.runner == r {
+	if cl.state == settling && cl.lease == p.Lease && cl.runner == r {
 		return // reported again before it is settled
 	}
 	if p.Outcome.Class == hook.Delivered {
@@ -51,7 +51,7 @@ func (c *Core) reportUnknown(r *runner, p *hook.Report) {
 		c.ack(r, p.Lease)
 		return
 	}
-	c.adopt(r, p.Row, adoption{runner: r, ref: p.Lease, attempt: p.Attempt, outcome: &p.Outcome})
+	c.adopt(r, p.Row, adoption{runner: r, lease: p.Lease, attempt: p.Attempt, outcome: &p.Outcome})
 }
 
 func (c *Core) ack(r *runner, l hook.Lease) {
@@ -63,9 +63,9 @@ func (c *Core) succeed(cl *claim, o *hook.Outcome) {
 	switch cl.state {
 	case leased:
 		c.hush(&cl.Row, cl.deadline)
-		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
+		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.lease})
 		c.ungive(cl)
-		cl.runner, cl.ref = nil, hook.Lease{}
+		cl.runner, cl.lease = nil, hook.Lease{}
 		c.conclude(cl, *o)
 	case ready:
 		c.conclude(cl, *o)
@@ -151,7 +151,7 @@ func (c *Core) Settled(now hook.Timestamp, start hook.Timestamp, settles []hook.
 			continue
 		}
 		c.executed(cl)
-		c.bury(cl)
+		c.dropEnded(cl)
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *Core) again(cl *claim, v *hook.Verdict, start hook.Timestamp) {
 // acknowledge tells the runner, if one reported, that its outcome stands.
 func (c *Core) acknowledge(cl *claim) {
 	if cl.runner != nil {
-		c.ack(cl.runner, cl.ref)
+		c.ack(cl.runner, cl.lease)
 		c.done(cl.runner)
 	}
 	if r := cl.loser; r != nil {
@@ -182,7 +182,7 @@ func (c *Core) acknowledge(cl *claim) {
 		r.losses--
 		c.done(r)
 	}
-	cl.runner, cl.ref = nil, hook.Lease{}
+	cl.runner, cl.lease = nil, hook.Lease{}
 }
 
 // expireLeases ends the attempts whose leases are over: they count as timed out, whatever their runners do.
@@ -192,7 +192,7 @@ func (c *Core) expireLeases() {
 			c.lose(cl)
 			continue
 		}
-		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.ref})
+		c.out.Drops = append(c.out.Drops, Drop{cl.runner.id, cl.lease})
 		c.revoke(cl, hook.Outcome{
 			Class: hook.TimedOut, Reason: fmt.Sprintf("attempt_timeout %dms", c.cfg.AttemptTimeout.Milliseconds()),
 			Duration: c.now.Sub(cl.leasedAt),
@@ -204,7 +204,7 @@ func (c *Core) expireLeases() {
 func (c *Core) revoke(cl *claim, o hook.Outcome) {
 	r := cl.runner
 	c.ungive(cl)
-	cl.runner, cl.ref = nil, hook.Lease{}
+	cl.runner, cl.lease = nil, hook.Lease{}
 	c.conclude(cl, o)
 	c.done(r)
 }

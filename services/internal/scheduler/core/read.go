@@ -253,7 +253,7 @@ func (c *Core) bind(cl *claim, at hook.Timestamp) {
 func (c *Core) foundAnew(cl *claim, f Found, sources map[string]Source) {
 	switch {
 	case f.Delivery == nil:
-		c.bury(cl)
+		c.dropEnded(cl)
 	case !f.Hook:
 		cl.Delivery = *f.Delivery
 		c.end(cl, hook.Verdict{Kind: hook.Discard, State: cl.State})

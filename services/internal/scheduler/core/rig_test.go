@@ -373,7 +373,7 @@ func (r *rig) check() {
 func (r *rig) idle() {
 	r.t.Helper()
 	s := r.core.Stats()
-	require.Zero(r.t, s.Lanes+s.LanesBlocked+s.Claimed+s.Running+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
+	require.Zero(r.t, s.Lanes+s.LanesBlocked+s.Claimed+s.Running+s.Runnable+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
 	require.Empty(r.t, r.core.claims)
 	require.Zero(r.t, r.core.window.reserved)
 	require.Zero(r.t, r.core.scanned)

@@ -37,7 +37,7 @@ func (r *runner) held() []*claim {
 		held = append(held, cl)
 	}
 	slices.SortFunc(held, func(a, b *claim) int {
-		return cmp.Or(cmp.Compare(a.ref.Epoch, b.ref.Epoch), cmp.Compare(a.ref.ID, b.ref.ID))
+		return cmp.Or(cmp.Compare(a.lease.Epoch, b.lease.Epoch), cmp.Compare(a.lease.ID, b.lease.ID))
 	})
 	return held
 }
@@ -71,7 +71,7 @@ func (c *Core) Joined(now hook.Timestamp, id hook.RunID, h Hello) {
 		c.report(r, &h.Reports[i])
 	}
 	for _, cl := range slices.Backward(r.held()) {
-		if !known[cl.ref] {
+		if !known[cl.lease] {
 			c.retract(cl)
 		}
 	}
@@ -112,7 +112,7 @@ func (c *Core) resume(r *runner, l hook.Running) {
 		return
 	}
 	cl := c.standing(l.Row.Ref())
-	if cl != nil && cl.adopted != nil && cl.adopted.ref == l.Lease && cl.adopted.runner.id == r.id {
+	if cl != nil && cl.adopted != nil && cl.adopted.lease == l.Lease && cl.adopted.runner.id == r.id {
 		c.readopt(cl.key, cl.adopted, r, l.Left)
 		return
 	}
@@ -123,7 +123,7 @@ func (c *Core) resume(r *runner, l hook.Running) {
 		c.out.Drops = append(c.out.Drops, Drop{r.id, l.Lease})
 		return
 	}
-	c.adopt(r, l.Row, adoption{runner: r, ref: l.Lease, attempt: l.Attempt, left: l.Left})
+	c.adopt(r, l.Row, adoption{runner: r, lease: l.Lease, attempt: l.Attempt, left: l.Left})
 }
 
 // standing is the claim of a delivery, unless it was left to a scan and is only remembered.
@@ -168,11 +168,11 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	c.source(cl.key, sources)
 	cl.attempt = a.attempt
 	if a.outcome != nil {
-		cl.runner, cl.ref, cl.leasedAt = a.runner, a.ref, c.now.Add(-a.outcome.Duration)
+		cl.runner, cl.lease, cl.leasedAt = a.runner, a.lease, c.now.Add(-a.outcome.Duration)
 		c.conclude(cl, *a.outcome)
 		return
 	}
-	c.give(cl, a.runner, a.ref, a.left+c.cfg.LeaseMargin)
+	c.give(cl, a.runner, a.lease, a.left+c.cfg.LeaseMargin)
 	if c.runners[a.runner.id] != a.runner && !cl.Ordered {
 		c.revoke(cl, hook.Outcome{Class: hook.Lost, Reason: "runner_lost"})
 	}
@@ -182,14 +182,14 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 // at another time; a member of a lane keeps its place.
 func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source) {
 	if a.outcome != nil {
-		c.ack(a.runner, a.ref)
+		c.ack(a.runner, a.lease)
 	} else {
 		c.hush(&cl.Row, c.now.Add(a.left+c.cfg.LeaseMargin))
-		c.out.Drops = append(c.out.Drops, Drop{a.runner.id, a.ref})
+		c.out.Drops = append(c.out.Drops, Drop{a.runner.id, a.lease})
 	}
 	switch {
 	case f.Delivery == nil && cl.Ordered:
-		c.bury(cl)
+		c.dropEnded(cl)
 		return
 	case f.Delivery == nil:
 		c.leave(cl)
@@ -209,7 +209,7 @@ func (c *Core) refuse(cl *claim, a *adoption, f Found, sources map[string]Source
 // retract takes back a lease that never reached its runner: nothing was sent, and nothing counts.
 func (c *Core) retract(cl *claim) {
 	c.ungive(cl)
-	cl.runner, cl.ref, cl.leasedAt = nil, hook.Lease{}, 0
+	cl.runner, cl.lease, cl.leasedAt = nil, hook.Lease{}, 0
 	if cl.key.breaker.probe == cl {
 		cl.key.breaker.probe = nil
 	}

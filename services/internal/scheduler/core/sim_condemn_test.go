@@ -169,7 +169,7 @@ func (o *operator) hold(w *world) {
 		return
 	}
 	for ref := range o.stands.pending {
-		if cl := w.core.claims[ref]; cl != nil && (cl.state == leased || cl.state == rereading || cl.adopted != nil || cl.ref != hook.Lease{}) {
+		if cl := w.core.claims[ref]; cl != nil && (cl.state == leased || cl.state == rereading || cl.adopted != nil || cl.lease != hook.Lease{}) {
 			o.stands.held[ref] = true
 		}
 	}

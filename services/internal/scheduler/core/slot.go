@@ -78,13 +78,13 @@ func (c *Core) lease(cl *claim, r *runner) {
 	c.give(cl, r, hook.Lease{Epoch: c.epoch, ID: c.nextLease}, c.cfg.AttemptTimeout+c.cfg.LeaseMargin)
 	c.events(cl)
 	c.out.Leases = append(c.out.Leases, Lease{
-		Runner: r.id, Lease: cl.ref, Delivery: cl.Delivery, Attempt: cl.attempt, Source: cl.key.source,
+		Runner: r.id, Lease: cl.lease, Delivery: cl.Delivery, Attempt: cl.attempt, Source: cl.key.source,
 	})
 }
 
 // give books an attempt with a runner.
 func (c *Core) give(cl *claim, r *runner, ref hook.Lease, length time.Duration) {
-	cl.state, cl.runner, cl.ref = leased, r, ref
+	cl.state, cl.runner, cl.lease = leased, r, ref
 	cl.leasedAt, cl.deadline = c.now, c.now.Add(length)
 	r.leases[ref] = cl
 	c.leases.insert(cl)
@@ -93,7 +93,7 @@ func (c *Core) give(cl *claim, r *runner, ref hook.Lease, length time.Duration) 
 
 // ungive ends an attempt's booking.
 func (c *Core) ungive(cl *claim) {
-	delete(cl.runner.leases, cl.ref)
+	delete(cl.runner.leases, cl.lease)
 	c.leases.remove(cl)
 	c.count(cl, -1)
 }

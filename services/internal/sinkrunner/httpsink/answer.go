@@ -1,7 +1,6 @@
 package httpsink
 
 import (
-	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -78,7 +77,7 @@ const bufferSize = 4096
 // readAnswer reads and closes the body and returns its first bytes, none of an encoded one. The connection serves again
 // if the body ended within limit bytes and answerTime; else cut closes it. Bodies are never inflated: the request asks
 // for no encoding, and the limit counts what an encoded one has on the wire.
-func (s *Sink) readAnswer(r *http.Response, limit int, cut context.CancelFunc) (first []byte) {
+func (s *Sink) readAnswer(r *http.Response, limit int, cut func()) (first []byte) {
 	switch {
 	case r.Body == http.NoBody:
 		return nil

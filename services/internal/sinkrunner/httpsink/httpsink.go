@@ -93,16 +93,27 @@ func (s *Sink) Deliver(ctx context.Context, d *sink.Delivery) hook.Outcome {
 	return s.exchange(ctx, pool.transport, s.request(target, d, id, signature), d)
 }
 
+// Causes of the end of an exchange's context.
+var (
+	errTimeout = errors.New("the sink's timeout has passed")
+	errCut     = errors.New("the answer is too long or too slow")
+)
+
 // exchange sends the request and judges what comes back within the sink's timeout.
 func (s *Sink) exchange(ctx context.Context, t http.RoundTripper, r http.Request, d *sink.Delivery) hook.Outcome {
 	set := &d.Sink.HTTP
-	ctx, cancel := context.WithTimeout(ctx, set.Timeout)
-	defer cancel()
+	cancel := d.Cancel
+	if cancel == nil {
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+	}
+	limit := time.AfterFunc(set.Timeout, func() { cancel(errTimeout) })
+	defer limit.Stop()
 	response, err := t.RoundTrip(r.WithContext(ctx)) // which copies it
 	if err != nil {
 		return s.failure(ctx, err, set.Timeout)
 	}
-	first := s.readAnswer(response, set.MaxResponse, cancel)
+	first := s.readAnswer(response, set.MaxResponse, func() { cancel(errCut) })
 	o := judge(response, d.Attempt, time.Now())
 	o.Response = first
 	return o
@@ -113,7 +124,7 @@ func (s *Sink) failure(ctx context.Context, err error, timeout time.Duration) ho
 	switch {
 	case errors.As(err, &refused):
 		return permanent(refused.Error())
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), errTimeout):
 		return transient(fmt.Sprintf("http: timeout %dms", timeout.Milliseconds()))
 	default:
 		return transient("http: " + phrase(err))

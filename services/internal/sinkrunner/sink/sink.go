@@ -20,6 +20,9 @@ type Delivery struct {
 	ReplayID string
 	// OrderingKey is the lane of an ordered sink, or empty.
 	OrderingKey string
+	// Cancel ends the context that Deliver is called with, for a sink that gives up before the runner does: one context
+	// less for each attempt. Without it a sink makes its own.
+	Cancel context.CancelCauseFunc
 }
 
 // Sink delivers hooks to destinations of one type. It is safe for concurrent use.
