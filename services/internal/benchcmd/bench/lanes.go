@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"ankusa.dev/services/internal/benchcmd/figure"
 	"ankusa.dev/services/internal/benchcmd/seed"
@@ -115,16 +116,17 @@ func common(ctx context.Context, one, other *stage.Crew, rows int) (rateOne, rat
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var both sync.WaitGroup
 	first := make(chan error, 2)
 	for _, c := range []*stage.Crew{one, other} {
-		go func() {
+		both.Go(func() {
 			_, err := c.Settled(ctx, rows)
 			first <- err
-		}()
+		})
 	}
 	err = <-first
 	endOne, endOther := one.Now(), other.Now()
 	cancel()
-	_ = <-first // the other one, which was cut short
+	both.Wait()
 	return endOne.Rate(began[0]), endOther.Rate(began[1]), err
 }
