@@ -136,8 +136,8 @@ func (c *Core) dooms(key *hook.SinkKey) bool {
 func (c *Core) Forsaken(now hook.Timestamp, sourceID string, incarnation uint64) {
 	c.advance(now)
 	for _, k := range c.keys {
-		if k.id.SourceID == sourceID && k.source.Incarnation == incarnation {
-			k.source = Source{}
+		if k.id.SourceID == sourceID {
+			k.forsake(incarnation)
 		}
 	}
 }

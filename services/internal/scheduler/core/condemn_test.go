@@ -399,3 +399,31 @@ func TestI7_AKeyStaysWhileAPageOfItIsRead(t *testing.T) {
 	require.Equal(t, 3, r.gone(a))
 	r.idle()
 }
+
+// Answers come in any order. One that shows the source before it was created anew says nothing about the rows of now.
+func TestAnOlderAnswerDoesNotTakeANewerSourceBack(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 10)
+	a := sink("t", "a")
+	r.holdReads = true
+	r.accept(a, 1, 10)
+	late := r.reads[0]
+	r.reads = r.reads[1:]
+	before, gone := r.look(late), map[string]Source{"a": {}}
+
+	r.sources["a"] = Source{Found: true, Incarnation: 2, Policy: r.sources["b"].Policy}
+	anew := r.store(a, 1, 10)
+	r.rows[hook.Ref{Hook: anew.Hooks[0]}].Incarnation = 2
+	r.notify(anew)
+	r.holdReads = false
+	r.pump()
+	r.first(hook.Transient)
+	r.core.RowsRead(r.now, late, before, gone)
+	r.pump()
+	require.Equal(t, 1, r.gone(a), "the row of the source that is gone")
+	r.pass(2 * time.Second)
+	require.Len(t, r.leases, 1, "the row of the source that stands is tried again")
+	r.deliver()
+	require.Equal(t, 1, r.gone(a))
+	r.idle()
+}

@@ -33,6 +33,7 @@ type sinkKey struct {
 	purges   int  // pages of condemnations under way
 	doomed   bool // by a condemnation: nothing more of it is claimed
 	source   Source
+	stands   uint64 // incarnations of the source below are gone
 	ready    node[*sinkKey]
 	stalled  bool
 	batches  bool

@@ -52,7 +52,7 @@ func (c *Core) LanesRead(now hook.Timestamp, r LaneRead, found []hook.LaneRows, 
 	}
 	for i := range r.Lanes {
 		if l := c.reading(&r, i); l != nil {
-			c.source(l.backlog.key, sources)
+			c.source(l.backlog.key, sources, newest(found[i:i+1]))
 			l.learn(&found[i])
 			if l.head == nil {
 				c.lead(l)
@@ -60,6 +60,16 @@ func (c *Core) LanesRead(now hook.Timestamp, r LaneRead, found []hook.LaneRows, 
 		}
 	}
 	c.laneReadEnded(&r)
+}
+
+// newest is the last incarnation that a row of some lanes is bound to.
+func newest(lanes []hook.LaneRows) (incarnation uint64) {
+	for i := range lanes {
+		for j := range lanes[i].Rows {
+			incarnation = max(incarnation, lanes[i].Rows[j].Incarnation)
+		}
+	}
+	return incarnation
 }
 
 // LanesNotRead answers a LaneRead that the store did not.

@@ -43,7 +43,7 @@ func (c *Core) LanesScanned(
 		return
 	}
 	b := c.scanEnded(s.Partition, s.Key, s.Limit)
-	c.source(b.key, sources)
+	c.source(b.key, sources, newest(found))
 	b.order.open, b.order.from = more, next
 	for i := range found {
 		if !c.metLane(b, &found[i], s.asked) {

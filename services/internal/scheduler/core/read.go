@@ -207,7 +207,7 @@ func (c *Core) found(cl *claim, f Found, sources map[string]Source) {
 // take claims a row as the store has it.
 func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
 	cl.Delivery = *d
-	c.source(cl.key, sources)
+	c.source(cl.key, sources, d.Incarnation)
 	switch {
 	case cl.late != nil: // it has ended, and needs no room
 		c.bind(cl, c.now)
@@ -219,12 +219,21 @@ func (c *Core) take(cl *claim, d *hook.Delivery, sources map[string]Source) {
 	}
 }
 
-// source keeps what a read said of the key's source.
-func (c *Core) source(k *sinkKey, sources map[string]Source) {
-	if s, ok := sources[k.id.SourceID]; ok {
-		k.source = s
+// source keeps what a read said of the key's source, as it was when the newest row of the read was bound to it or later.
+// Answers come in any order: one that is older than what is known changes nothing.
+func (c *Core) source(k *sinkKey, sources map[string]Source, bound uint64) {
+	s, ok := sources[k.id.SourceID]
+	switch {
+	case !ok:
+	case !s.Found:
+		k.forsake(bound)
+	case s.Incarnation > k.source.Incarnation, s.Incarnation == k.source.Incarnation && s.Revision >= k.source.Revision:
+		k.source, k.stands = s, max(k.stands, s.Incarnation)
 	}
 }
+
+// forsake takes note that an incarnation of the key's source is gone, as are those before it.
+func (k *sinkKey) forsake(incarnation uint64) { k.stands = max(k.stands, incarnation+1) }
 
 // bind checks a claimed row against its source as it is now and against its horizon at a time, and queues it.
 func (c *Core) bind(cl *claim, at hook.Timestamp) {
@@ -237,8 +246,8 @@ func (c *Core) bind(cl *claim, at hook.Timestamp) {
 		c.execute(cl)
 		return
 	}
-	s := cl.key.source
-	if !s.Found || s.Incarnation != cl.Incarnation {
+	s := &cl.key.source
+	if !s.Found || s.Incarnation != cl.Incarnation || cl.Incarnation < cl.key.stands {
 		c.conclude(cl, hook.Outcome{Class: hook.SourceGone, Reason: "source_gone"})
 		return
 	}
@@ -259,7 +268,7 @@ func (c *Core) foundAnew(cl *claim, f Found, sources map[string]Source) {
 		c.end(cl, hook.Verdict{Kind: hook.Discard, State: cl.State})
 	default:
 		cl.Delivery = *f.Delivery
-		c.source(cl.key, sources)
+		c.source(cl.key, sources, f.Delivery.Incarnation)
 		c.bind(cl, c.now)
 	}
 }

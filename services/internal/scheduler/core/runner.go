@@ -165,7 +165,7 @@ func (c *Core) foundAdopted(cl *claim, f Found, sources map[string]Source) {
 	}
 	cl.Delivery = *f.Delivery
 	c.enwindow(cl)
-	c.source(cl.key, sources)
+	c.source(cl.key, sources, f.Delivery.Incarnation)
 	cl.attempt = a.attempt
 	if a.outcome != nil {
 		cl.runner, cl.lease, cl.leasedAt = a.runner, a.lease, c.now.Add(-a.outcome.Duration)

@@ -129,7 +129,7 @@ func (r *simRunner) start(l Lease) {
 	}
 	w.inOrder(&l.Delivery.Row)
 	f := w.fate[l.Delivery.Ref()]
-	if f.attempts++; f.first == 0 {
+	if f.attempts++; d.FirstAttemptAt == 0 { // an earlier one went with its leader, and is not on record
 		f.first = w.now
 	}
 	w.stillOwed(&l)
