@@ -27,17 +27,23 @@ type clock struct {
 	read    source
 	mono    time.Duration
 	current time.Duration // since the Unix epoch
+	lead    time.Duration // over the wall
 	last    kv.Timestamp
 }
 
 // newClock is a clock above the mark.
 func newClock(read source, mark kv.Timestamp) *clock {
 	mono, wall := read()
-	return &clock{
-		read:    read,
-		mono:    mono,
-		current: max(wall, time.Duration(mark.Millis())*time.Millisecond),
-		last:    mark,
+	current := max(wall, time.Duration(mark.Millis())*time.Millisecond)
+	return &clock{read: read, mono: mono, current: current, lead: current - wall, last: mark}
+}
+
+// awaitWall returns when the wall has passed the mark, if that takes no longer than a crash explains: a clock that leads
+// shows times that are yet to come.
+func awaitWall(read source, mark kv.Timestamp) {
+	_, wall := read()
+	if lead := time.Duration(mark.Millis()+1)*time.Millisecond - wall; lead > 0 && lead <= markAhead+time.Millisecond {
+		<-time.After(lead)
 	}
 }
 
@@ -45,7 +51,7 @@ func newClock(read source, mark kv.Timestamp) *clock {
 func (c *clock) next() kv.Timestamp {
 	mono, wall := c.read()
 	c.current = advance(c.current, mono-c.mono, wall)
-	c.mono = mono
+	c.mono, c.lead = mono, c.current-wall
 	c.last = max(c.last+1, hook.FromMillis(c.current.Milliseconds()))
 	return c.last
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -110,6 +111,41 @@ func TestOrderlyRestartCostsNoLead(t *testing.T) {
 		now, err := s.Now(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, d.wall.Milliseconds(), now.Millis())
+		require.NoError(t, s.Close())
+	}
+}
+
+// A store whose process crashes again and again, as one that is killed for its memory, must not run ahead of the wall.
+func TestCrashesDoNotAddUpToALead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		for range 30 {
+			s, err := Open(memOptions(mem), zaptest.NewLogger(t))
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+			now, err := s.Now(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, time.Now().UnixMilli(), now.Millis())
+			mem = mem.CrashClone(vfs.CrashCloneCfg{})
+			require.NoError(t, s.Close())
+		}
+	})
+}
+
+// After a step of the wall nobody waits for it, and the clock leads by little more than the step.
+func TestCrashesAddLittleToTheLeadOfAStep(t *testing.T) {
+	mem, d := vfs.NewCrashableMem(), &dial{wall: noon}
+	for range 30 {
+		s, err := openAt(memOptions(mem), zaptest.NewLogger(t), d.read)
+		require.NoError(t, err)
+		d.pass(time.Second)
+		now, err := s.Now(t.Context())
+		require.NoError(t, err)
+		require.Less(t, time.Duration(now.Millis())*time.Millisecond-d.wall, time.Hour+time.Second+markAhead)
+		if d.wall > noon {
+			d.wall = noon - time.Hour // once, back by an hour and a second
+		}
+		mem = mem.CrashClone(vfs.CrashCloneCfg{})
 		require.NoError(t, s.Close())
 	}
 }

@@ -150,10 +150,11 @@ func (s *Store) stamp() (kv.Timestamp, error) {
 		return 0, fmt.Errorf("write-ahead log failed: %w", kv.ErrUnavailable)
 	}
 	ts := s.clock.next()
-	if ts < s.mark.Add(-markAhead/2) {
+	ahead := max(markAhead-s.clock.lead, markLeast)
+	if ts < s.mark.Add(-ahead/2) {
 		return ts, nil
 	}
-	mark := ts.Add(markAhead)
+	mark := ts.Add(ahead)
 	batch := s.db.NewBatch()
 	if err := batch.Set(markKey, encodeMark(mark), nil); err != nil {
 		return 0, fmt.Errorf("encode the clock's mark: %w (%w)", kv.ErrUnavailable, err)

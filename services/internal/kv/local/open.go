@@ -96,6 +96,7 @@ func openLocked(o Options, log *zap.Logger, read source, lock *pebble.Lock) (*St
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	awaitWall(read, mark)
 	s := &Store{
 		opts:    o,
 		log:     log,

@@ -25,8 +25,10 @@ import (
 	"ankusa.dev/services/internal/kv"
 )
 
-// markAhead is how far the persisted mark stands above the clock: the most that the clock leads after a crash.
-const markAhead = 3 * time.Second
+// markAhead is how far the persisted mark stands above the clock: the most that a store waits for the wall after a crash.
+// While the clock leads, because the wall was set back, the mark stands closer above it, by markLeast at the least: what
+// crashes add to the lead must not add up.
+const markAhead, markLeast = 500 * time.Millisecond, 50 * time.Millisecond
 
 // The engine's key space: the caller's keys behind one prefix, the store's own behind another.
 const (
