@@ -41,6 +41,7 @@ type Config struct {
 	Egress Egress `key:"egress"`
 	// Sources by name. They are created or updated in the store as a scheduler starts, so that the file of the last to
 	// start decides; stored ones that are not named here stay. A value that is interpolated in a source is always text.
+	// docs/sources.md says what a source holds.
 	Sources Sources `key:"sources"`
 }
 
