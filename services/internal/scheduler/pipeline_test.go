@@ -219,6 +219,8 @@ func TestPressureComesFromTheLeadersMemory(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.InDelta(t, 3000, pressure().GetLagMs(), 100)
 		require.True(t, pressure().GetWindowFull())
+		deadLetterSource(t, n, "other")
+		require.True(t, pressure().GetWindowFull(), "of a source that has nothing pending")
 	})
 }
 

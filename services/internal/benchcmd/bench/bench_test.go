@@ -72,7 +72,7 @@ func TestTheBareLoopWritesAsMuchAsASettle(t *testing.T) {
 	done := settleAll(t, g, rows)
 	// A renewal of the lease writes one key.
 	require.Equal(t, 2*rows+2*done.Calls["settle"], done.Writes-done.Calls["lease"])
-	require.Positive(t, done.Calls["settle"])
+	require.GreaterOrEqual(t, done.Calls["settle"], (rows+4*batch-1)/(4*batch), "at most four pages at once")
 
 	port, remove, err := g.Library.Open(t.Context(), waiting(1, rows))
 	require.NoError(t, err)

@@ -191,29 +191,23 @@ func (g *Rig) profile(do func() error) error {
 	return errors.Join(err, f.Close())
 }
 
-// drain is the moments at which numbers of rows of a template were settled, all of them there from the start.
-func (g *Rig) drain(ctx context.Context, t seed.Template, cfg scheduler.Config, settled ...int) (at []stage.Lap, err error) {
+// rate is settled rows per second between two numbers of settled rows of a template, all of them there from the start.
+func (g *Rig) rate(ctx context.Context, t seed.Template, cfg scheduler.Config, from, to int) (rate float64, err error) {
 	err = g.on(ctx, t, cfg, func(ctx context.Context, s *stage.Stage) error {
 		c, err := full(ctx, s, crew())
 		if err != nil {
 			return err
 		}
 		err = g.profile(func() error {
-			at, err = laps(ctx, c, settled...)
+			at, err := laps(ctx, c, from, to)
+			if err == nil {
+				rate = at[1].Rate(at[0])
+			}
 			return err
 		})
 		return errors.Join(err, c.Close())
 	})
-	return at, err
-}
-
-// rate is settled rows per second between two numbers of settled rows.
-func (g *Rig) rate(ctx context.Context, t seed.Template, cfg scheduler.Config, from, to int) (float64, error) {
-	at, err := g.drain(ctx, t, cfg, from, to)
-	if err != nil {
-		return 0, err
-	}
-	return at[1].Rate(at[0]), nil
+	return rate, err
 }
 
 // shortRuns makes one sample of some runs that take about a second each.
