@@ -136,7 +136,7 @@ func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
 	}
 	r.core.gate.open = true
 	r.pump()
-	for range 8 {
+	for len(r.asked) < 10 {
 		r.answerScan()
 		r.pump()
 	}
@@ -145,6 +145,32 @@ func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
 		order = append(order, s.Key.Tenant)
 	}
 	require.Equal(t, []string{"t0", "t1", "t2", "t3", "t4", "t0", "t1", "t2", "t3", "t4"}, order)
+}
+
+// Where no page reaches all tenants, a turn is of several rows while the window is empty, and of one as it fills up.
+func TestI8_TurnsGetShorterAsTheWindowFillsUp(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 4, 20, 20 })
+	r.holdScans = true
+	r.core.gate.open = false
+	const tenants = 11
+	for i := range tenants {
+		key := sink(fmt.Sprintf("t%02d", i), "a")
+		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0, false)
+	}
+	r.core.gate.open = true
+	r.pump()
+	for len(r.asked) < tenants {
+		r.answerScan()
+		r.pump()
+	}
+	var turns []int
+	reached := map[string]bool{}
+	for _, s := range r.asked[:tenants] {
+		turns = append(turns, s.Limit)
+		reached[s.Key.Tenant] = true
+	}
+	require.Equal(t, []int{4, 4, 3, 1, 2, 1, 1, 1, 1, 1, 1}, turns, "a page holds 4 rows")
+	require.Len(t, reached, tenants, "each has its turn before anybody has a second one")
 }
 
 func TestL15_ATenantAtItsWindowIsNotScanned(t *testing.T) {

@@ -10,13 +10,26 @@ func (c *Core) scan() {
 		return
 	}
 	for c.hungry.n > 0 && c.scanned < c.cfg.Batch {
-		share := max(1, (c.cfg.Batch-c.scanned)/c.hungry.n)
+		share := c.share()
 		for range c.hungry.n {
 			if !c.visit(share) {
 				return
 			}
 		}
 	}
+}
+
+// maxTurn bounds the rows of a tenant's turn where no page reaches all tenants.
+const maxTurn = 8
+
+// share is the rows of a tenant's turn: what is left of the page, in equal parts. Where no page reaches all, a turn is of
+// several rows, because the scan of one costs as much as that of several. The fuller the window, the fewer they are: rows
+// then wait for others to end, and nobody waits for more than one row of each other tenant.
+func (c *Core) share() int {
+	if c.hungry.n > c.cfg.Batch {
+		return min(max(1, c.window.room()/c.cfg.Batch), maxTurn)
+	}
+	return max(1, (c.cfg.Batch-c.scanned)/c.hungry.n)
 }
 
 // visit scans one key of the tenant whose turn it is, for at most its share; false when the page is dealt out.
