@@ -13,6 +13,7 @@ import (
 	"ankusa.dev/services/internal/hook"
 	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/store"
+	"ankusa.dev/services/internal/workers"
 )
 
 // event is something that happens to the core; it runs on the loop.
@@ -32,7 +33,8 @@ type term struct {
 	began     *live // its settings as it began
 	slots     *slots
 	hub       *hub
-	work      sync.WaitGroup // reads, scans, records
+	looks     *workers.Workers[func()] // reads and scans
+	work      sync.WaitGroup           // counts, records, housekeeping
 	streams   *visitors
 	admit     chan struct{} // bounds the reads and scans under way
 	conns     map[hook.RunID]*runnerConn
@@ -81,6 +83,7 @@ func (s *Scheduler) newTerm(
 		began: s.live.Load(), condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
 	}
 	t.core = core.New(t.began.core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
+	t.looks = workers.New(maxReads, func(look func()) { look() })
 	t.slots = newSlots(t)
 	t.writers = newWriters(t)
 	return t, nil
@@ -115,6 +118,7 @@ func (t *term) run(ctx context.Context) error {
 	t.loop(ctx)
 	t.hub.close()
 	t.slots.close()
+	t.looks.Close()
 	t.work.Wait()
 	return context.Cause(ctx)
 }
@@ -178,16 +182,16 @@ func (t *term) perform(ctx context.Context, now hook.Timestamp, e core.Effects) 
 	}
 	t.push(&e)
 	for _, r := range e.Reads {
-		t.spawn(func() { t.look(ctx, t.read(r)) })
+		t.looks.Do(func() { t.look(ctx, t.read(r)) })
 	}
 	for _, s := range e.Scans {
-		t.spawn(func() { t.look(ctx, t.scan(s)) })
+		t.looks.Do(func() { t.look(ctx, t.scan(s)) })
 	}
 	for _, r := range e.LaneReads {
-		t.spawn(func() { t.look(ctx, t.readLanes(r)) })
+		t.looks.Do(func() { t.look(ctx, t.readLanes(r)) })
 	}
 	for _, s := range e.LaneScans {
-		t.spawn(func() { t.look(ctx, t.scanLanes(s)) })
+		t.looks.Do(func() { t.look(ctx, t.scanLanes(s)) })
 	}
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })

@@ -30,6 +30,12 @@ type found struct {
 	err error
 }
 
+// job is an attempt that can begin.
+type job struct {
+	lease *lease
+	found found
+}
+
 // start queues the read that the leases of one message begin with.
 func (r *Runner) start(leases []*lease) {
 	if len(leases) == 0 {
@@ -41,7 +47,7 @@ func (r *Runner) start(leases []*lease) {
 			if err == nil {
 				f = all[i]
 			}
-			if !r.workers.do(l, f) {
+			if !r.workers.Do(job{l, f}) {
 				r.decline(l)
 			}
 		}

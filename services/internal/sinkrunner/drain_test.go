@@ -195,7 +195,7 @@ func TestAStopWaitsForAMessageThatWasHalfTaken(t *testing.T) {
 		h.stop()
 		require.True(t, isGoodbye(f.next()))
 		time.Sleep(10 * time.Second)
-		require.False(t, h.runner.workers.closed, "an attempt was admitted that has not begun")
+		require.False(t, h.runner.workers.Closed(), "an attempt was admitted that has not begun")
 		h.runner.start([]*lease{l})
 		o := f.reports(1)[0].Outcome
 		require.Equal(t, hook.NotStarted, o.Class)
@@ -203,7 +203,7 @@ func TestAStopWaitsForAMessageThatWasHalfTaken(t *testing.T) {
 		require.Zero(t, h.sink.count())
 		f.settle(half.Lease)
 		synctest.Wait()
-		require.True(t, h.runner.workers.closed)
+		require.True(t, h.runner.workers.Closed())
 		require.Len(t, h.ended, 1)
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	dispatchv1 "ankusa.dev/proto/gen/ankusa/dispatch/v1"
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/workers"
 )
 
 // Runner runs attempts for whichever scheduler leads. Use New, and Run once.
@@ -31,7 +32,7 @@ type Runner struct {
 	client    dispatchv1.DispatchServiceClient
 	book      *book
 	reads     *ferry.Batcher[[]*lease, []found]
-	workers   *workers
+	workers   *workers.Workers[job]
 }
 
 // New makes a runner and registers its metrics. Until Run is called it does nothing.
@@ -46,7 +47,7 @@ func New(c Config, d Deps) (*Runner, error) {
 		config: c, deps: d, log: d.Log.Named("runner"),
 		client: dispatchv1.NewDispatchServiceClient(d.Leader), book: newBook(c.Slots),
 	}
-	r.workers = newWorkers(c.Slots, r.attempt)
+	r.workers = workers.New(c.Slots, func(j job) { r.attempt(j.lease, j.found) })
 	_, _ = rand.Read(r.id[:]) // never fails
 	r.metrics = newMetrics(slices.Collect(maps.Keys(d.Sinks)))
 	if err := r.metrics.register(d.Metrics, r.book, r.streams); err != nil {
@@ -105,7 +106,7 @@ func (r *Runner) finish() {
 	r.book.cut()
 	_ = r.reads.Close(background) // what is queued is read, and answered by its cut
 	r.book.await(background, func(b *book) bool { return b.working == 0 })
-	r.workers.close()
+	r.workers.Close()
 	r.within(background, r.config.Acknowledge, func(b *book) bool { return len(b.ended) == 0 })
 	if _, left := r.book.counts(); left > 0 {
 		r.log.Warn("outcomes left unacknowledged", zap.Int("outcomes", left))
