@@ -16,7 +16,7 @@ const (
 	steadyFor  = 30 * time.Second
 	steadyLeft = time.Second
 	// steadyStep is the resolution of the search.
-	steadyStep = 1.06
+	steadyStep = 1.03
 	// deliverSlots is the number of attempts at once.
 	deliverSlots = 64
 )
