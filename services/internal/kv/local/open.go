@@ -85,32 +85,30 @@ func makeDir(fs vfs.FS, dir string) error {
 }
 
 func openLocked(o Options, log *zap.Logger, read source, lock *pebble.Lock) (*Store, error) {
-	fs, freeLogs := engineFS(o.FS)
-	db, err := pebble.Open(o.Dir, engineOptions(o, fs, log, lock))
+	db, err := pebble.Open(o.Dir, engineOptions(o, log, lock))
 	if err != nil {
-		return nil, errors.Join(err, freeLogs())
+		return nil, err
 	}
 	mark, err := readMark(db)
 	if err == nil && mark == 0 {
 		err = leaveFirstLog(db)
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close(), freeLogs())
+		return nil, errors.Join(err, db.Close())
 	}
 	awaitWall(read, mark)
 	s := &Store{
-		opts:     o,
-		log:      log,
-		db:       db,
-		freeLogs: freeLogs,
-		idle:     settled(),
-		clock:    newClock(read, mark),
-		mark:     mark,
-		recent:   newConflicts(maxConflicts),
-		states:   make(map[*state]struct{}),
-		updates:  newReaderList(),
-		queue:    newSyncQueue(),
-		synced:   make(chan struct{}),
+		opts:    o,
+		log:     log,
+		db:      db,
+		idle:    settled(),
+		clock:   newClock(read, mark),
+		mark:    mark,
+		recent:  newConflicts(maxConflicts),
+		states:  make(map[*state]struct{}),
+		updates: newReaderList(),
+		queue:   newSyncQueue(),
+		synced:  make(chan struct{}),
 	}
 	s.newest, s.written, s.marked = s.idle, s.idle, s.idle
 	s.durable = s.freeze()
@@ -128,9 +126,9 @@ func leaveFirstLog(db *pebble.DB) error {
 	return nil
 }
 
-func engineOptions(o Options, fs vfs.FS, log *zap.Logger, lock *pebble.Lock) *pebble.Options {
+func engineOptions(o Options, log *zap.Logger, lock *pebble.Lock) *pebble.Options {
 	p := &pebble.Options{
-		FS:                          fs,
+		FS:                          o.FS,
 		Lock:                        lock,
 		Logger:                      engineLogger{log},
 		EventListener:               engineEvents(log),
@@ -150,14 +148,6 @@ func engineOptions(o Options, fs vfs.FS, log *zap.Logger, lock *pebble.Lock) *pe
 		p.TargetFileSizes[i] = min(int64(firstFileBytes)<<i, maxFileBytes)
 	}
 	return p
-}
-
-// engineFS is the file system that the engine works on, and what is to be called when it has been closed.
-func engineFS(fs vfs.FS) (_ vfs.FS, free func() error) {
-	if fs == nil {
-		return asyncLogs(vfs.Default)
-	}
-	return fs, func() error { return nil }
 }
 
 // readMark returns the clock's mark, zero in a new store.

@@ -44,9 +44,7 @@ type Store struct {
 	log   *zap.Logger
 	db    *pebble.DB
 	guard *guard
-	// freeLogs frees what the engine's logs have used, after its end.
-	freeLogs func() error
-	idle     *pending // done from the start
+	idle  *pending // done from the start
 
 	// hold is called, in tests, by a commit after its closure.
 	hold func()
@@ -267,7 +265,7 @@ func (s *Store) Close() error {
 		// The mark falls back to the clock, so that an orderly restart costs no lead.
 		err = s.db.Set(markKey, encodeMark(s.clock.next()), pebble.Sync)
 	}
-	if err = errors.Join(err, s.db.Close(), s.freeLogs()); err != nil {
+	if err = errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("close store in %s: %w", s.opts.Dir, err)
 	}
 	return nil
