@@ -33,8 +33,8 @@ type term struct {
 	began     *live // its settings as it began
 	slots     *slots
 	hub       *hub
-	looks     *workers.Workers[func()] // reads and scans
-	work      sync.WaitGroup           // counts, records, housekeeping
+	looks     *workers.Workers[inquiry] // run the reads and scans of the core
+	work      sync.WaitGroup            // counts, records, housekeeping
 	streams   *visitors
 	admit     chan struct{} // bounds the reads and scans under way
 	conns     map[hook.RunID]*runnerConn
@@ -83,7 +83,7 @@ func (s *Scheduler) newTerm(
 		began: s.live.Load(), condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
 	}
 	t.core = core.New(t.began.core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
-	t.looks = workers.New(maxReads, func(look func()) { look() })
+	t.looks = workers.New(maxReads, func(q inquiry) { t.look(ctx, q) })
 	t.slots = newSlots(t)
 	t.writers = newWriters(t)
 	return t, nil
@@ -182,16 +182,16 @@ func (t *term) perform(ctx context.Context, now hook.Timestamp, e core.Effects) 
 	}
 	t.push(&e)
 	for _, r := range e.Reads {
-		t.looks.Do(func() { t.look(ctx, t.read(r)) })
+		t.looks.Do(t.read(r))
 	}
 	for _, s := range e.Scans {
-		t.looks.Do(func() { t.look(ctx, t.scan(s)) })
+		t.looks.Do(t.scan(s))
 	}
 	for _, r := range e.LaneReads {
-		t.looks.Do(func() { t.look(ctx, t.readLanes(r)) })
+		t.looks.Do(t.readLanes(r))
 	}
 	for _, s := range e.LaneScans {
-		t.looks.Do(func() { t.look(ctx, t.scanLanes(s)) })
+		t.looks.Do(t.scanLanes(s))
 	}
 	for _, id := range e.Forget {
 		t.spawn(func() { t.forget(ctx, id) })

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// IdleTime is how long a goroutine waits for another job.
-const IdleTime = 10 * time.Second
+// idleTime is how long a goroutine waits for another job.
+const idleTime = 10 * time.Second
 
 // Workers run jobs of one kind. All methods are safe for concurrent use.
 type Workers[Job any] struct {
@@ -18,7 +18,7 @@ type Workers[Job any] struct {
 
 	mu     sync.Mutex
 	idle   []worker[Job] // the one that has been idle for longest first
-	aging  bool          // a timer looks after the idle ones
+	aging  *time.Timer   // looks after the idle ones; nil while there is none
 	closed bool
 }
 
@@ -65,13 +65,12 @@ func (w *Workers[Job]) work(j Job) {
 func (w *Workers[Job]) rest(jobs chan Job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.idle) == w.keep || w.closed {
+	if len(w.idle) >= w.keep || w.closed {
 		return false
 	}
 	w.idle = append(w.idle, worker[Job]{jobs, time.Now()})
-	if !w.aging {
-		w.aging = true
-		time.AfterFunc(IdleTime, w.age)
+	if w.aging == nil {
+		w.aging = time.AfterFunc(idleTime, w.age)
 	}
 	return true
 }
@@ -81,23 +80,17 @@ func (w *Workers[Job]) age() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, now := 0, time.Now()
-	for n < len(w.idle) && now.Sub(w.idle[n].since) >= IdleTime {
+	for n < len(w.idle) && now.Sub(w.idle[n].since) >= idleTime {
 		close(w.idle[n].jobs)
 		n++
 	}
 	kept := copy(w.idle, w.idle[n:])
 	clear(w.idle[kept:])
 	w.idle = w.idle[:kept]
-	if w.aging = kept > 0; w.aging {
-		time.AfterFunc(w.idle[0].since.Add(IdleTime).Sub(now), w.age)
+	w.aging = nil
+	if kept > 0 {
+		w.aging = time.AfterFunc(w.idle[0].since.Add(idleTime).Sub(now), w.age)
 	}
-}
-
-// Idle is the number of goroutines that wait for a job.
-func (w *Workers[Job]) Idle() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.idle)
 }
 
 // Closed says whether no job is taken any more.
@@ -115,6 +108,9 @@ func (w *Workers[Job]) Close() {
 		close(w.idle[i].jobs)
 	}
 	w.idle = nil
+	if w.aging != nil {
+		w.aging.Stop()
+	}
 	w.mu.Unlock()
 	w.all.Wait()
 }

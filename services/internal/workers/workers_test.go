@@ -10,6 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func (w *Workers[Job]) resting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.idle)
+}
+
 func TestWorkersAreKeptForTheNextJobsAndNotTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
@@ -30,7 +36,7 @@ func TestWorkersAreKeptForTheNextJobsAndNotTooMany(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Zero(t, running.Load())
-			require.Equal(t, 2, w.Idle())
+			require.Equal(t, 2, w.resting())
 		}
 		w.Close()
 	})
@@ -41,17 +47,17 @@ func TestAWorkerThatHasNothingToDoForLongEnds(t *testing.T) {
 		w := New(2, func(int) {})
 		require.True(t, w.Do(1))
 		synctest.Wait()
-		time.Sleep(IdleTime - time.Second)
+		time.Sleep(idleTime - time.Second)
 		require.True(t, w.Do(2))
-		time.Sleep(IdleTime - time.Second)
+		time.Sleep(idleTime - time.Second)
 		synctest.Wait()
-		require.Equal(t, 1, w.Idle(), "its time begins anew with each job")
+		require.Equal(t, 1, w.resting(), "its time begins anew with each job")
 		time.Sleep(time.Second)
 		w.all.Wait() // nobody has closed them
-		require.Zero(t, w.Idle())
+		require.Zero(t, w.resting())
 		require.True(t, w.Do(3), "others come after it")
 		synctest.Wait()
-		require.Equal(t, 1, w.Idle())
+		require.Equal(t, 1, w.resting())
 		w.Close()
 	})
 }
@@ -63,12 +69,12 @@ func TestTheOneThatBecameIdleLastIsTaken(t *testing.T) {
 		for range 4 {
 			require.True(t, w.Do(0))
 		}
-		for range int(IdleTime/time.Second) + 1 {
+		for range int(idleTime/time.Second) + 1 {
 			time.Sleep(time.Second)
 			require.True(t, w.Do(0))
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, 1, w.Idle())
+		require.Equal(t, 1, w.resting())
 		w.Close()
 	})
 }
@@ -82,13 +88,14 @@ func TestWorkersThatAreClosedTakeNothing(t *testing.T) {
 		require.True(t, w.Closed())
 		require.False(t, w.Do(2))
 		require.Equal(t, 1, ran)
-		time.Sleep(2 * IdleTime)
+		time.Sleep(2 * idleTime)
 	})
 }
 
 // Every job that is taken runs once, whatever else happens, and Close waits for it.
 func TestEveryJobThatIsTakenRunsOnce(t *testing.T) {
 	var ran, taken atomic.Int64
+	many := make(chan struct{})
 	w := New(3, func(int) { ran.Add(1) })
 	var all sync.WaitGroup
 	for range 8 {
@@ -97,15 +104,15 @@ func TestEveryJobThatIsTakenRunsOnce(t *testing.T) {
 				if !w.Do(i) {
 					return
 				}
-				taken.Add(1)
+				if taken.Add(1) == 1000 {
+					close(many)
+				}
 			}
 		})
 	}
-	for taken.Load() < 1000 {
-		time.Sleep(time.Millisecond)
-	}
+	<-many
 	w.Close()
-	require.Zero(t, w.Idle())
+	require.Zero(t, w.resting())
 	all.Wait()
 	require.Equal(t, taken.Load(), ran.Load())
 }

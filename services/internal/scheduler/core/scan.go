@@ -3,7 +3,7 @@ package core
 import "ankusa.dev/services/internal/hook"
 
 // scan asks for pages of the keys whose rows wait in the store. It deals out dispatch.batch rows at a time: each tenant
-// in turn gets an equal share, what one does not use is left to the others, and whoever the page did not reach is first
+// in turn gets a share, what one does not use is left to the others, and whoever the page did not reach is first
 // next time. A tenant at its window is not in the ring at all.
 func (c *Core) scan() {
 	if !c.gate.open {
@@ -23,8 +23,8 @@ func (c *Core) scan() {
 const maxTurn = 8
 
 // share is the rows of a tenant's turn: what is left of the page, in equal parts. Where no page reaches all, a turn is of
-// several rows, because the scan of one costs as much as that of several. The fuller the window, the fewer they are: rows
-// then wait for others to end, and nobody waits for more than one row of each other tenant.
+// several rows, because the scan of one costs as much as that of several. The fuller the window, the fewer they are, down to
+// one: rows then wait for others to end.
 func (c *Core) share() int {
 	if c.hungry.n > c.cfg.Batch {
 		return min(max(1, c.window.room()/c.cfg.Batch), maxTurn)
