@@ -25,6 +25,7 @@ import (
 	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
 	"ankusa.dev/services/internal/telemetry"
+	"ankusa.dev/services/internal/tune"
 )
 
 func newServe(path *string) *cobra.Command {
@@ -146,6 +147,7 @@ func openStore(ctx context.Context, p *boot.Process) (kv.Store, error) {
 	if p.Config.Store.Type == config.StoreTiKV {
 		return tikvboot.Open(ctx, p)
 	}
+	tune.Processors()
 	o := local.Default()
 	o.Dir = p.Config.Store.Dir
 	return local.Open(o, p.Log)

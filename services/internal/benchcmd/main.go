@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"ankusa.dev/services/internal/benchcmd/bench"
+	"ankusa.dev/services/internal/tune"
 )
 
 func main() {
@@ -24,9 +24,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// gcPercent is what the product's processes set.
-const gcPercent = 800
 
 func run(args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -47,9 +44,8 @@ func run(args []string) (err error) {
 	if *repeat < 1 || *scale < 1 {
 		return errors.New("-repeat and -scale must be at least 1")
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	tune.Collector()
+	tune.Processors()
 	dir, err := os.MkdirTemp(*parent, "ankusa-bench-scheduler-")
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
 	"ankusa.dev/services/internal/config"
 	"ankusa.dev/services/internal/run"
 	"ankusa.dev/services/internal/telemetry"
+	"ankusa.dev/services/internal/tune"
 )
 
 // Version of the product.
@@ -53,21 +53,10 @@ func Main(role config.Role, arguments []string, build Build) int {
 	return Run(ctx, role, *path, build, os.Stderr)
 }
 
-// gcPercent trades memory for processor time: the live heap is small beside what passes through, so that the runtime's
-// default collects many times a second under load.
-const gcPercent = 800
-
-// tuneGC leaves the runtime alone where the operator has set it.
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
 // Run runs a process of the role until the context is cancelled or a part of it fails, and returns the exit code. What
 // it has to say, the log included, goes to out.
 func Run(ctx context.Context, role config.Role, path string, build Build, out io.Writer) int {
-	tuneGC()
+	tune.Collector()
 	hangups, release := run.Hangups()
 	defer release()
 	env := config.Environment{}
