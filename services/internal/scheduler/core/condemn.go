@@ -46,7 +46,7 @@ type condemnation struct {
 	from  hook.Timestamp
 	after hook.ID
 	lanes laneWalk
-	met   int64 // rows that were there when the order came
+	met   int64 // rows that the counters knew of
 	// hidden: there are rows that could not be told from rows that have ended.
 	hidden bool
 }
@@ -286,9 +286,11 @@ func (c *Core) notPurged(read uint64) bool { return c.finishPage(read, c.pausePu
 // seize ends a row that a page shows, unless a runner has it or it has ended.
 func (c *Core) seize(d *condemnation, row *hook.Delivery) {
 	if row.Version > d.At {
-		return // the counters may not know of it, so that it must not stand for another
+		return
 	}
-	d.met++
+	if !d.late(&row.Row) {
+		d.met++
+	}
 	cl := c.claims[row.Ref()]
 	switch {
 	case cl == nil:
@@ -309,6 +311,12 @@ func (c *Core) seize(d *condemnation, row *hook.Delivery) {
 		c.enwindowAs(cl, 0) // nobody reads its body
 	}
 	c.execute(cl)
+}
+
+// late says whether a row may have been committed after the counters were read, so that it must not stand for another. It
+// errs that way: a place that is read again costs little.
+func (d *condemnation) late(row *hook.Row) bool {
+	return row.Due == row.Version && row.Version > d.At.Add(-finality)
 }
 
 // hidden says whether it is for a read to tell what the claim's row is, while no runner has it.

@@ -355,6 +355,21 @@ func TestI2_NewRowsDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
 	require.Contains(t, r.rows, hook.Ref{Hook: later.Hooks[0]})
 }
 
+// A row that began before the order may be committed after the counters were read.
+func TestI2_RowsThatAreCommittedLateDoNotHideThatACondemnedRowIsMissing(t *testing.T) {
+	r := newRig(t, nil)
+	a := sink("t", "a")
+	r.store(a, 1, 10) // its writer could tell nobody
+	r.now = r.now.Add(2 * time.Hour)
+	r.store(a, 1, 10) // under way as the counters are read
+	r.core.Condemned(r.now, Condemnation{
+		ID: 1, SourceID: "a", At: r.tick(), Places: []Place{{Key: a, From: r.now.Add(-time.Hour), Rows: 1}},
+	})
+	r.pump()
+	require.Equal(t, []Purged{{ID: 1, Rows: 2}}, r.purged)
+	require.Empty(t, r.rows)
+}
+
 func TestAPardonLetsClaimedRowsGo(t *testing.T) {
 	r := newRig(t, nil)
 	a := sink("t", "a")

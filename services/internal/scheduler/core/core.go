@@ -11,31 +11,6 @@ import (
 	"ankusa.dev/services/internal/hook"
 )
 
-// Limits bound what one tenant holds.
-type Limits struct {
-	MaxInflight      int   // claimed rows
-	MaxInflightBytes int64 // bytes of their hooks; a larger hook runs alone
-	Concurrency      int   // attempts at once; 0 is half of the global value, at least 1
-}
-
-// Config is what an operator sets. It can be replaced while running, all but Batching.
-type Config struct {
-	Batch            int // rows that a scan asks for, and that are enough for a settle
-	MaxInflight      int
-	MaxInflightBytes int64
-	Concurrency      int // attempts at once; 0 is what the runners can take
-	SinkConcurrency  int // attempts at once per sink key; 0 is no cap
-	// Batching sink types wait for their batch's answer, and are not held to any of the three: windows and the runners'
-	// credit bound them. A fact of the types, it is read once for each key: attempts end as what they were begun as.
-	Batching       map[string]bool
-	AttemptTimeout time.Duration
-	LeaseMargin    time.Duration // by which a lease outlives the attempt's time-out
-	Grace          time.Duration // for a lost runner to come back
-	Breakers       Breakers
-	Default        Limits
-	Tenants        map[string]Limits
-}
-
 // Term is what a leader starts with.
 type Term struct {
 	Epoch uint64
@@ -70,6 +45,7 @@ type Core struct {
 
 	runnable  ring[*tenant] // a key of theirs could start an attempt
 	hungry    ring[*tenant] // a key of theirs has rows to scan
+	served    ring[*tenant] // all that they have to scan is being scanned
 	admitting ring[*tenant] // their window has room for the row that is next by now
 	stalled   []*sinkKey    // no runner takes their type now
 
@@ -91,7 +67,7 @@ type Core struct {
 	leases    list // by deadline
 
 	reads     reads
-	scanned   int // rows asked for by scans under way
+	budget    budget
 	timers    timers
 	waiting   int // rows remembered until they are due
 	blocked   int // lanes whose heads are among them

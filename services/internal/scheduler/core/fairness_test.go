@@ -173,6 +173,64 @@ func TestI8_TurnsGetShorterAsTheWindowFillsUp(t *testing.T) {
 	require.Len(t, reached, tenants, "each has its turn before anybody has a second one")
 }
 
+// A page reaches one tenant less than there are: whoever is being scanned waits for the next one as much as the others.
+func TestI8_TurnsStayLongWhileScansAreUnderWay(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 16, 1000, 100 })
+	r.holdScans = true
+	r.core.gate.open = false
+	for i := range 17 {
+		key := sink(fmt.Sprintf("t%02d", i), "a")
+		r.core.Backlog(r.now, 0, key, r.store(key, 50, 1).Start, 0, false)
+	}
+	r.core.gate.open = true
+	r.pump()
+	for range 40 {
+		r.answerScan()
+		r.pump()
+		require.Equal(t, 8, r.asked[len(r.asked)-1].Limit)
+	}
+	reached := map[string]int{}
+	for _, s := range r.asked {
+		reached[s.Key.Tenant] += s.Limit
+	}
+	for tenant, rows := range reached {
+		require.InDelta(t, 8*42/17, rows, 8, tenant)
+	}
+	require.Len(t, reached, 17)
+}
+
+// A scan that the store does not answer holds page and windows for a moment, and no longer. Its answer comes late, and takes
+// no more than there is room for.
+func TestL14_AScanWithoutAnAnswerKeepsNobodyFromThePage(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 4, 4, 4 })
+	r.holdScans = true
+	stuck, other := sink("stuck", "a"), sink("other", "a")
+	r.core.Backlog(r.now, 0, stuck, r.store(stuck, 10, 1).Start, 0, false)
+	r.pump()
+	require.Len(t, r.scans, 1)
+	late := r.scans[0]
+	r.core.Backlog(r.now, 0, other, r.store(other, 3, 1).Start, 0, false)
+	r.pump()
+	require.Len(t, r.scans, 1, "the page is dealt out")
+	r.pass(overdue)
+	require.Len(t, r.scans, 2)
+	require.Equal(t, other, r.scans[1].Key)
+	r.scans = r.scans[1:]
+	r.answerScan()
+	r.pump()
+	require.Equal(t, 3, r.core.Stats().Claimed)
+	r.scans = append([]Scan{late}, r.scans...)
+	r.answerScan()
+	r.pump()
+	require.Equal(t, 4, r.core.Stats().Claimed, "the window's")
+	r.holdScans = false
+	r.join(4, 4)
+	for range 13 {
+		r.first(hook.Delivered)
+	}
+	r.idle()
+}
+
 func TestL15_ATenantAtItsWindowIsNotScanned(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Default.MaxInflight = 2 })
 	r.accept(sink("t", "a"), 40, 1)

@@ -15,10 +15,12 @@ type tenant struct {
 	concurrency int
 	running     int
 	keys        int
+	scans       int            // of its backlogs that are under way
 	ready       ring[*sinkKey] // keys with claims that could start
 	behind      ring[*backlog] // backlogs that can be scanned
 	runnable    node[*tenant]
 	hungry      node[*tenant]
+	served      node[*tenant]
 	admitting   node[*tenant]
 }
 
@@ -61,6 +63,7 @@ type backlog struct {
 	// wake is when the first row that is not due yet becomes due; zero for none.
 	wake      hook.Timestamp
 	scanning  bool
+	portion   portion        // of the page, for the scan under way
 	sweeping  bool           // scanned only for rows past their horizon, since the key is parked
 	watched   hook.Timestamp // when a sweep begins, if the key is parked then; zero for none
 	behind    node[*backlog]
@@ -82,7 +85,7 @@ func (c *Core) tenant(id string) *tenant {
 	t, ok := c.tenants[id]
 	if !ok {
 		t = &tenant{id: id}
-		t.runnable.value, t.hungry.value, t.admitting.value = t, t, t
+		t.runnable.value, t.hungry.value, t.served.value, t.admitting.value = t, t, t, t
 		c.tenants[id] = t
 		c.limit(t)
 	}
@@ -149,6 +152,7 @@ func (c *Core) retire(k *sinkKey) {
 	if k.tenant.keys--; k.tenant.keys == 0 {
 		c.runnable.remove(&k.tenant.runnable)
 		c.hungry.remove(&k.tenant.hungry)
+		c.served.remove(&k.tenant.served)
 		c.admitting.remove(&k.tenant.admitting)
 		delete(c.tenants, k.tenant.id)
 	}
@@ -168,6 +172,7 @@ func (k *sinkKey) backlog(partition uint8) *backlog {
 
 // lower makes sure that a scan will come by rows due at or after a time.
 func (c *Core) lower(b *backlog, due hook.Timestamp) {
+	due = max(due, 1) // in again, zero is none
 	if b.scanning && (b.again == 0 || due < b.again) {
 		b.again = due
 	}
@@ -242,6 +247,7 @@ func (c *Core) update(k *sinkKey) {
 func (c *Core) place(t *tenant) {
 	c.runnable.set(&t.runnable, t.ready.n > 0 && t.running < c.allowed(t))
 	c.hungry.set(&t.hungry, t.behind.n > 0 && t.window.room() > 0)
+	c.served.set(&t.served, t.scans > 0 && !t.hungry.in)
 	c.admitting.set(&t.admitting, t.window.ready())
 }
 

@@ -23,7 +23,7 @@ type lane struct {
 	from    hook.Place      // where the next read begins
 	waits   bool            // for its turn to be read: see turns
 	asking  bool            // a read is to be sent with the next effects
-	dealt   bool            // the read is one of a page that is dealt out
+	portion portion         // of the page, if the read has its turn there
 	read    uint64          // the read under way; zero for none
 	asked   hook.Timestamp  // when the last read was sent
 	// named: members were named that the last read may have missed; again is the lowest of them.

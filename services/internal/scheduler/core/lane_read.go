@@ -126,10 +126,7 @@ func (c *Core) readEnded(l *lane) {
 	if !l.asking && l.read == 0 {
 		return
 	}
-	if l.dealt {
-		l.dealt = false
-		c.scanned--
-	}
+	c.refund(&l.portion)
 	l.asking, l.read = false, 0
 	c.reserve(l.backlog.key.tenant, -1)
 }

@@ -42,7 +42,7 @@ func (c *Core) LanesScanned(
 	if c.purgedLanes(s, found, next, more) {
 		return
 	}
-	b := c.scanEnded(s.Partition, s.Key, s.Limit)
+	b := c.scanEnded(s.Partition, s.Key)
 	c.source(b.key, sources, newest(found))
 	b.order.open, b.order.from = more, next
 	for i := range found {
@@ -60,7 +60,7 @@ func (c *Core) LanesNotScanned(now hook.Timestamp, s LaneScan) {
 	if c.notPurged(s.ID) {
 		return
 	}
-	b := c.scanEnded(s.Partition, s.Key, s.Limit)
+	b := c.scanEnded(s.Partition, s.Key)
 	c.hesitate(b.key)
 	c.scanOver(b, s.ID)
 }

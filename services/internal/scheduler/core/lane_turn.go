@@ -51,8 +51,7 @@ func (c *Core) readTurns(b *backlog, limit int) {
 		}
 		c.unwaitTurn(l)
 		c.ask(l)
-		l.dealt = true
-		c.scanned++
+		c.charge(&l.portion, nil, 1) // it has reserved its row
 		limit--
 	}
 	c.update(b.key)

@@ -123,9 +123,13 @@ func (c *Core) exhausted(b *backlog) {
 // readPage bounds the rows of one read.
 const readPage = 256
 
+// read asks for rows, those of each partition apart: one that is stuck holds up no other.
 func (c *Core) read(rows []hook.Row, anew bool) {
 	for len(rows) > 0 {
-		n := min(len(rows), readPage)
+		n := 1
+		for n < min(len(rows), readPage) && rows[n].Partition == rows[0].Partition {
+			n++
+		}
 		c.out.Reads = append(c.out.Reads, Read{ID: c.reads.begin(), Rows: rows[:n:n], Anew: anew})
 		rows = rows[n:]
 	}

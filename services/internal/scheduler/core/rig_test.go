@@ -376,7 +376,7 @@ func (r *rig) idle() {
 	require.Zero(r.t, s.Lanes+s.LanesBlocked+s.Claimed+s.Running+s.Runnable+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
 	require.Empty(r.t, r.core.claims)
 	require.Zero(r.t, r.core.window.reserved)
-	require.Zero(r.t, r.core.scanned)
+	require.Zero(r.t, r.core.budget.rows)
 }
 
 // kinds counts events.

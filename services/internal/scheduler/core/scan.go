@@ -9,27 +9,27 @@ func (c *Core) scan() {
 	if !c.gate.open {
 		return
 	}
-	for c.hungry.n > 0 && c.scanned < c.cfg.Batch {
+	c.refundOverdue()
+	for more := true; more && c.hungry.n > 0 && c.left() > 0; {
 		share := c.share()
-		for range c.hungry.n {
-			if !c.visit(share) {
-				return
-			}
+		for n := c.hungry.n; more && n > 0; n-- {
+			more = c.visit(share)
 		}
 	}
+	c.watchBudget()
 }
 
 // maxTurn bounds the rows of a tenant's turn where no page reaches all tenants.
 const maxTurn = 8
 
-// share is the rows of a tenant's turn: what is left of the page, in equal parts. Where no page reaches all, a turn is of
-// several rows, because the scan of one costs as much as that of several. The fuller the window, the fewer they are, down to
-// one: rows then wait for others to end.
+// share is the rows of a tenant's turn: what is left of the page, in equal parts. Where no page reaches all, those whose
+// scans are under way included, a turn is of several rows, because the scan of one costs as much as that of several. The
+// fuller the window, the fewer they are, down to one: rows then wait for others to end.
 func (c *Core) share() int {
-	if c.hungry.n > c.cfg.Batch {
+	if c.hungry.n+c.served.n > c.cfg.Batch {
 		return min(max(1, c.window.room()/c.cfg.Batch), maxTurn)
 	}
-	return max(1, (c.cfg.Batch-c.scanned)/c.hungry.n)
+	return max(1, c.left()/c.hungry.n)
 }
 
 // visit scans one key of the tenant whose turn it is, for at most its share; false when the page is dealt out.
@@ -38,7 +38,7 @@ func (c *Core) visit(share int) bool {
 		return true
 	}
 	t := c.hungry.head.value
-	limit := min(share, c.cfg.Batch-c.scanned, c.room(t))
+	limit := min(share, c.left(), c.room(t))
 	if limit <= 0 {
 		return false
 	}
@@ -96,7 +96,7 @@ func (c *Core) Scanned(now hook.Timestamp, s Scan, rows []hook.Delivery, more bo
 	if c.purged(s, rows, more) {
 		return
 	}
-	b := c.scanEnded(s.Partition, s.Key, s.Limit)
+	b := c.scanEnded(s.Partition, s.Key)
 	sweeping := b.sweeping
 	b.sweeping = false
 	for i := range rows {
@@ -123,14 +123,14 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		c.exhausted(b)
 		c.sleep(b, d.Due)
 		return false
+	case c.room(b.key.tenant) == 0:
+		b.from, b.after = d.Due, hook.ID{}
+		return false
 	case sweeping && b.key.parked != 0:
 		if !c.sweep(b, d) {
 			return false
 		}
 	case !b.key.claimable():
-		b.from, b.after = d.Due, hook.ID{}
-		return false
-	case c.room(b.key.tenant) == 0:
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	case d.Ordered:
@@ -156,7 +156,7 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 	if c.notPurged(s.ID) {
 		return
 	}
-	b := c.scanEnded(s.Partition, s.Key, s.Limit)
+	b := c.scanEnded(s.Partition, s.Key)
 	c.hesitate(b.key)
 	b.sweeping = false
 	c.scanOver(b, s.ID)
@@ -165,16 +165,16 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 // beginScan reserves the rows that a scan of a backlog may claim.
 func (c *Core) beginScan(t *tenant, b *backlog, limit int) {
 	b.scanning, b.again = true, 0
-	c.scanned += limit
-	c.reserve(t, limit)
+	t.scans++
+	c.charge(&b.portion, t, limit)
 	c.update(b.key)
 }
 
-func (c *Core) scanEnded(partition uint8, key hook.SinkKey, limit int) *backlog {
+func (c *Core) scanEnded(partition uint8, key hook.SinkKey) *backlog {
 	b := c.keys[key].backlog(partition)
 	b.scanning = false
-	c.scanned -= limit
-	c.reserve(b.key.tenant, -limit)
+	b.key.tenant.scans--
+	c.refund(&b.portion)
 	return b
 }
 

@@ -184,7 +184,7 @@ func (w *world) judge() {
 	require.Zero(w.t, w.core.window.reserved, "seed %d: reservations are left", w.seed)
 	require.Zero(w.t, w.core.lanes, "seed %d: lanes are held", w.seed)
 	require.Zero(w.t, w.core.blocked, "seed %d: lanes are blocked", w.seed)
-	require.Zero(w.t, w.core.scanned, "seed %d: scans are left", w.seed)
+	require.Zero(w.t, w.core.budget.rows, "seed %d: scans are left", w.seed)
 	require.Empty(w.t, w.core.claims, "seed %d: claims are left", w.seed)
 	require.Nil(w.t, w.operator.stands, "seed %d: a condemnation is never carried out", w.seed)
 	require.Empty(w.t, w.core.purging.pages, "seed %d: pages are left", w.seed)
