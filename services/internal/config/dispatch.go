@@ -8,7 +8,8 @@ import (
 
 // Dispatch says how deliveries are claimed, run and retried.
 type Dispatch struct {
-	// Rows per page that a scan claims, and per settling transaction. Default 128; 1 to 4096.
+	// Rows that scans ask for at once, in equal shares of the tenants that have some, and that make a settle due. A settling
+	// transaction takes up to four times as many, at most 512, or batch where that is more. Default 128; 1 to 4096.
 	Batch int `key:"batch"`
 	// Most attempts at once. Default null, which is as many as the runners can take; 1 to 1000000.
 	Concurrency *int `key:"concurrency" reload:"true"`

@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,57 @@ func (s *street) run(crowds []crowd, d time.Duration) (lags []time.Duration, hel
 	coming.Wait()
 	time.Sleep(time.Second)
 	return s.lags(crowds[0]), held
+}
+
+// Scans that wait for one partition hold up no row of another, named or not, however many they are.
+func TestL14_APartitionThatIsStuckHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, hang := stuckSystem(t)
+		quick := s.start(testConfig())
+		quick.leads(t)
+		s.source(quick, "demo", 1)
+		w := s.writer()
+		stuck := s.store.Partition(hook.DefaultTenant, 0)
+		for i, behind := 0, 0; behind < 3*maxReads; i++ {
+			if tenant := fmt.Sprint("t", i); s.store.Partition(tenant, 0) == stuck {
+				w.commit("demo", tenant, 1) // nobody names it: a scan has to come by
+				behind++
+			}
+		}
+		quick.stop()
+		var waiting atomic.Int64
+		away := func(c faultkv.Call) bool {
+			mine := c.Op == faultkv.Scan && store.Class(c.Keys[0]) == "row" && c.Keys[0][0] == stuck+1
+			if mine {
+				waiting.Add(1)
+			}
+			return mine
+		}
+		hang.Store(&away)
+		n := s.start(testConfig())
+		n.leads(t)
+		r := newRunner(t)
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		synctest.Wait()
+		require.EqualValues(t, maxReads, waiting.Load(), "of one partition no more are under way")
+		other := "t"
+		for s.store.Partition(other, 0) == stuck {
+			other += "x"
+		}
+		began := time.Now()
+		w.accept("demo", other, 1)
+		r.settle(r.leased(1)[0], delivered)
+		require.LessOrEqual(t, time.Since(began), settleWait+time.Millisecond, "nothing but a settle")
+		began = time.Now()
+		_, groups := w.commit("demo", other, 1)
+		n.term.Load().post(func(c *core.Core, now hook.Timestamp) {
+			c.Backlog(now, groups[0].Partition, groups[0].Key, groups[0].Start, 0, false)
+		})
+		r.settle(r.leased(1)[0], delivered)
+		require.Less(t, time.Since(began), time.Second, "a scan waits for its turn behind those that are overdue")
+		hang.Store(nil)
+	})
 }
 
 func (s *street) lags(c crowd) (lags []time.Duration) {

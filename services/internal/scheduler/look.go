@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,23 +16,62 @@ import (
 // readTimeout bounds one read or scan, so that a stuck region delays nobody else's for long.
 const readTimeout = 5 * time.Second
 
-// reading runs a read with its deadline, as one of at most maxReads.
-func (t *term) reading(ctx context.Context, read func(context.Context) error) error {
+// maxReads bounds the reads and scans of one partition that are under way at once.
+const maxReads = 16
+
+// admission holds maxReads places for each partition: those that wait for a part of the store that is stuck hold up none
+// of another.
+type admission [math.MaxUint8 + 1]chan struct{}
+
+func newAdmission() *admission {
+	a := new(admission)
+	for i := range a {
+		a[i] = make(chan struct{}, maxReads)
+	}
+	return a
+}
+
+// admitTimeout bounds the wait for a place. Where reads do not end in that time others need not queue for the same.
+const admitTimeout = time.Second
+
+// errCrowded: too many reads of the partition do not end.
+var errCrowded = errors.New("too many reads of the partition are under way")
+
+// enter takes a place, or fails with errCrowded or the context's error.
+func (a *admission) enter(ctx context.Context, partition uint8) error {
 	select {
-	case t.admit <- struct{}{}:
-		defer func() { <-t.admit }()
+	case a[partition] <- struct{}{}:
+		return nil
+	default:
+	}
+	patience := time.NewTimer(admitTimeout)
+	defer patience.Stop()
+	select {
+	case a[partition] <- struct{}{}:
+		return nil
+	case <-patience.C:
+		return errCrowded
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return read(ctx)
+}
+
+func (a *admission) leave(partition uint8) { <-a[partition] }
+
+// reading runs a read of a partition with its deadline.
+func (t *term) reading(ctx context.Context, partition uint8, read func(context.Context) error) error {
+	if err := t.admission.enter(ctx, partition); err != nil {
+		return err
+	}
+	defer t.admission.leave(partition)
+	return bounded(ctx, readTimeout, read)
 }
 
 // inquiry is a look into the store that the core asks for. What is found goes to it together with the sources of the rows.
 type inquiry struct {
-	find  func(context.Context) (wanted, error)
-	found func(*core.Core, hook.Timestamp, map[string]core.Source)
+	partition uint8
+	find      func(context.Context) (wanted, error)
+	found     func(*core.Core, hook.Timestamp, map[string]core.Source)
 	// failed tells the core, and message and field the log, that the store did not answer.
 	failed  func(*core.Core, hook.Timestamp)
 	message string
@@ -40,7 +81,7 @@ type inquiry struct {
 // look makes an inquiry and tells the core.
 func (t *term) look(ctx context.Context, q inquiry) {
 	var sources map[string]core.Source
-	err := t.reading(ctx, func(ctx context.Context) error {
+	err := t.reading(ctx, q.partition, func(ctx context.Context) error {
 		w, err := q.find(ctx)
 		if err == nil {
 			sources, err = t.scheduler.sourcesOf(ctx, w)
@@ -48,7 +89,9 @@ func (t *term) look(ctx context.Context, q inquiry) {
 		return err
 	})
 	if err != nil {
-		t.log.Warn(q.message, q.field, zap.Error(err))
+		if !errors.Is(err, errCrowded) { // those that are under way say what is wrong
+			t.log.Warn(q.message, q.field, zap.Error(err))
+		}
 		t.post(q.failed)
 		return
 	}
@@ -62,6 +105,7 @@ func (t *term) read(r core.Read) inquiry {
 	}
 	var rows []core.Found
 	return inquiry{
+		partition: r.Rows[0].Partition,
 		find: func(ctx context.Context) (wanted, error) {
 			found, err := find(ctx, r.Rows)
 			w := wanted{}
@@ -83,6 +127,7 @@ func (t *term) read(r core.Read) inquiry {
 func (t *term) scan(s core.Scan) inquiry {
 	var page store.DuePage
 	return inquiry{
+		partition: s.Partition,
 		find: func(ctx context.Context) (_ wanted, err error) {
 			page, err = t.scheduler.deps.Store.ScanDue(ctx, store.DueScan{
 				Partition: s.Partition, Key: s.Key, From: s.From, After: s.After, Limit: s.Limit,
@@ -100,6 +145,7 @@ func (t *term) scan(s core.Scan) inquiry {
 func (t *term) readLanes(r core.LaneRead) inquiry {
 	var lanes []hook.LaneRows
 	return inquiry{
+		partition: r.Lanes[0].Partition,
 		find: func(ctx context.Context) (_ wanted, err error) {
 			lanes, err = t.scheduler.deps.Store.ReadLanes(ctx, r.Lanes, r.Limit)
 			return wantedByLanes(lanes), err
@@ -115,6 +161,7 @@ func (t *term) readLanes(r core.LaneRead) inquiry {
 func (t *term) scanLanes(s core.LaneScan) inquiry {
 	var page store.LanePage
 	return inquiry{
+		partition: s.Partition,
 		find: func(ctx context.Context) (_ wanted, err error) {
 			page, err = t.scheduler.deps.Store.ScanLanes(ctx, store.LaneScan{
 				Partition: s.Partition, Key: s.Key, From: s.From, Lanes: s.Limit, Members: s.Members,

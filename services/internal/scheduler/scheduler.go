@@ -46,6 +46,21 @@ type Config struct {
 	Rules source.Rules
 }
 
+// Validate returns every fault of the settings, each with its key in the configuration file.
+func (c Config) Validate() error {
+	faults := []error{c.Core.Validate()}
+	if c.Renew <= 0 {
+		faults = append(faults, fmt.Errorf("scheduler.renew_ms must be positive, got %d", c.Renew.Milliseconds()))
+	}
+	if c.Lease < 2*c.Renew {
+		faults = append(faults, fmt.Errorf("scheduler.lease_ms must be at least twice scheduler.renew_ms, got %d", c.Lease.Milliseconds()))
+	}
+	if c.History && c.Retention <= 0 {
+		faults = append(faults, fmt.Errorf("scheduler.history_retention_hours must be positive, got %g", c.Retention.Hours()))
+	}
+	return errors.Join(faults...)
+}
+
 // Deps are what a scheduler needs of its process.
 type Deps struct {
 	Store   *store.Store
@@ -88,8 +103,8 @@ type Scheduler struct {
 
 // New makes a scheduler; Run starts it.
 func New(cfg Config, d Deps) (*Scheduler, error) {
-	if cfg.Lease < 2*cfg.Renew || cfg.Renew <= 0 {
-		return nil, fmt.Errorf("scheduler.renew_ms must be at most half of scheduler.lease_ms, got %d", cfg.Renew.Milliseconds())
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	s := &Scheduler{
 		cfg: cfg, deps: d, log: d.Log, metrics: newMetrics(d.Metrics),
@@ -212,11 +227,11 @@ func (s *Scheduler) serve(ctx context.Context, end context.CancelCauseFunc, r *r
 		return err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("fence earlier leaders: %w", err)
 	}
 	t, err := s.newTerm(ctx, end, leader, r.valid)
 	if err != nil {
-		return err
+		return fmt.Errorf("begin a term: %w", err)
 	}
 	s.log.Info("leading", zap.Uint64("epoch", leader.Epoch()))
 	s.term.Store(t)

@@ -5,12 +5,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/scheduler/core"
 	"ankusa.dev/services/internal/store"
 )
 
@@ -175,4 +178,24 @@ func TestI5_AChangeOfLeaderAloneDeliversNothingTwice(t *testing.T) {
 		require.Empty(t, r.attempts)
 		require.Empty(t, r.dropped)
 	})
+}
+
+func TestEveryFaultOfTheSettingsIsNamed(t *testing.T) {
+	cfg := testConfig()
+	require.NoError(t, cfg.Validate())
+	cfg.Renew, cfg.Lease, cfg.Retention = 0, -time.Second, 0
+	cfg.Core.Batch, cfg.Core.MaxInflight, cfg.Core.SinkConcurrency, cfg.Core.AttemptTimeout = 0, -1, -2, 0
+	cfg.Core.Breakers = core.Breakers{Failures: 3, Open: time.Second, MaxOpen: time.Millisecond}
+	cfg.Core.Tenants = map[string]core.Limits{"acme": {MaxInflight: 1}}
+	_, err := New(cfg, Deps{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
+	for _, fault := range []string{
+		"scheduler.renew_ms must be positive, got 0", "scheduler.history_retention_hours must be positive, got 0",
+		"scheduler.lease_ms must be at least twice scheduler.renew_ms, got -1000",
+		"dispatch.batch must be at least 1, got 0", "dispatch.max_inflight must be at least 1, got -1",
+		"dispatch.sink_concurrency must be at least 0, got -2", "dispatch.attempt_timeout_ms must be at least 1, got 0",
+		"dispatch.breaker_max_open_ms must be at least 1000, got 1",
+		"dispatch.tenants.acme.max_inflight_bytes must be at least 1, got 0",
+	} {
+		require.ErrorContains(t, err, fault)
+	}
 }

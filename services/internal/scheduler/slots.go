@@ -3,7 +3,9 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,18 +21,30 @@ import (
 // goes with it.
 const settleWait = 5 * time.Millisecond
 
-// What gathers while a settle is under way is settled together, up to behind times as much as a full batch and maxBehind
-// rows: a slot settles one batch after the other, and a larger one takes little longer.
+// What gathers while a settle is under way is settled together, up to behind pages and maxBehind rows: a slot settles one
+// batch after the other, and a larger one takes little longer.
 const behind, maxBehind = 4, 512
 
 // settleTimeout bounds one try at a settle.
 const settleTimeout = 5 * time.Second
 
+// settler commits what became of rows.
+type settler interface {
+	Settle(ctx context.Context, slot store.Slot, batch []hook.Settlement) (store.Settled, error)
+}
+
 // slots settle what the core decides: for each fence slot one batch at a time, made of whatever has come meanwhile.
 type slots struct {
-	term    *term
+	leader settler
+	hub    *hub
+	log    *zap.Logger
+	page   int                                                  // rows that make a settle due: as many as a scan asks for
+	landed func(rows []hook.Settlement, started hook.Timestamp) // tells of a settle
+	end    func(error)                                          // ends the term
+
 	ctx     context.Context
 	cancel  context.CancelFunc
+	pauses  sync.WaitGroup // of tenants that are set aside
 	started map[store.Slot]*slot
 	// gathering are those with rows that are not handed on yet.
 	gathering []*slot
@@ -38,8 +52,7 @@ type slots struct {
 
 // slot settles the rows that one fence guards.
 type slot struct {
-	term    *term
-	ctx     context.Context
+	*slots
 	slot    store.Slot
 	batcher *ferry.Batcher[[]hook.Settlement, struct{}]
 	pending []hook.Settlement // what gathers until due; the loop owns both
@@ -49,7 +62,10 @@ type slot struct {
 
 func newSlots(t *term) *slots {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &slots{term: t, ctx: ctx, cancel: cancel, started: make(map[store.Slot]*slot)}
+	return &slots{
+		leader: t.leader, hub: t.hub, log: t.log, page: t.scheduler.cfg.Core.Batch, landed: t.landed, end: t.end,
+		ctx: ctx, cancel: cancel, started: make(map[store.Slot]*slot),
+	}
 }
 
 // submit takes over what the core decided in one round, and hands on what is due by now. It belongs to the loop. The
@@ -69,7 +85,7 @@ func (s *slots) submit(now hook.Timestamp, e *core.Effects) error {
 	for _, l := range s.gathering {
 		if l.due > now {
 			later = append(later, l)
-		} else if err := l.flush(s.batch()); err != nil {
+		} else if err := l.flush(); err != nil {
 			return err
 		}
 	}
@@ -77,9 +93,9 @@ func (s *slots) submit(now hook.Timestamp, e *core.Effects) error {
 	return nil
 }
 
-// gather keeps a row until due at the latest; a full batch is due at once.
+// gather keeps a row until due at the latest; a page is due at once.
 func (s *slots) gather(row *hook.Settlement, now, due hook.Timestamp) error {
-	l, err := s.slot(store.SlotOf(row.Delivery.Partition, row.Delivery.Key.Tenant))
+	l, err := s.at(store.SlotOf(row.Delivery.Partition, row.Delivery.Key.Tenant))
 	if err != nil {
 		return err
 	}
@@ -88,7 +104,7 @@ func (s *slots) gather(row *hook.Settlement, now, due hook.Timestamp) error {
 		s.gathering = append(s.gathering, l)
 	}
 	l.pending = append(l.pending, *row)
-	if l.due = min(l.due, due); len(l.pending) >= s.batch() {
+	if l.due = min(l.due, due); len(l.pending) >= s.page {
 		l.due = now
 	}
 	return nil
@@ -102,33 +118,30 @@ func (s *slots) next() (at hook.Timestamp) {
 	return at
 }
 
-// batch is the rows that make a settle due: as many as a scan asks for.
-func (s *slots) batch() int { return max(1, s.term.scheduler.cfg.Core.Batch) }
-
-func (s *slots) slot(at store.Slot) (*slot, error) {
-	if l, ok := s.started[at]; ok {
+func (s *slots) at(slotted store.Slot) (*slot, error) {
+	if l, ok := s.started[slotted]; ok {
 		return l, nil
 	}
-	l := &slot{term: s.term, ctx: s.ctx, slot: at, failing: make(map[string]time.Duration)}
+	l := &slot{slots: s, slot: slotted, failing: make(map[string]time.Duration)}
 	cfg := ferry.Default[[]hook.Settlement]()
-	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(max(s.batch(), min(behind*s.batch(), maxBehind)))
+	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(max(s.page, min(behind*s.page, maxBehind)))
 	cfg.Weight = func(rows []hook.Settlement) int64 { return int64(len(rows)) }
 	var err error
 	if l.batcher, err = ferry.New(cfg, l.settle); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("settle slot %v: %w", slotted, err)
 	}
-	s.started[at] = l
+	s.started[slotted] = l
 	return l, nil
 }
 
 // flush hands on what has gathered, in one piece where a batch has room for it.
-func (l *slot) flush(batch int) error {
-	for part := range slices.Chunk(l.pending, batch) {
+func (l *slot) flush() error {
+	for part := range slices.Chunk(l.pending, l.page) {
 		if err := l.batcher.Submit(part, ignore); err != nil {
-			return err
+			return fmt.Errorf("settle slot %v: %w", l.slot, err)
 		}
 	}
-	l.pending = make([]hook.Settlement, 0, min(len(l.pending), batch))
+	l.pending = make([]hook.Settlement, 0, min(len(l.pending), l.page))
 	return nil
 }
 
@@ -138,17 +151,22 @@ func (s *slots) close() {
 	for _, l := range s.started {
 		_ = l.batcher.Close(s.ctx) // it says how much is left
 	}
+	s.pauses.Wait()
 }
 
 // settle commits a batch. What the store does not take is tried again until it lands or the term is over: an outcome is
 // never dropped because the store had a bad moment. A tenant whose rows fail is set aside, so that the others go on.
 func (l *slot) settle(_ context.Context, batch [][]hook.Settlement) ([]ferry.Result[struct{}], error) {
-	healthy, failing := l.split(slices.Concat(batch...))
-	l.term.hub.hold(l.slot)
-	defer l.term.hub.release(l.slot)
+	rows := batch[0]
+	if len(batch) > 1 {
+		rows = slices.Concat(batch...)
+	}
+	healthy, failing := l.split(rows)
+	l.hub.hold(l.slot)
+	defer l.hub.release(l.slot)
 	if len(healthy) > 0 {
 		if err := l.commit(healthy); err != nil {
-			l.commitByTenant(healthy)
+			l.commitByTenant(healthy, err)
 		}
 	}
 	for tenant, part := range failing {
@@ -175,14 +193,14 @@ func (l *slot) split(rows []hook.Settlement) (healthy []hook.Settlement, failing
 }
 
 // commitByTenant commits a batch that failed tenant by tenant, and leaves those that fail again for later.
-func (l *slot) commitByTenant(settles []hook.Settlement) {
+func (l *slot) commitByTenant(settles []hook.Settlement, failed error) {
 	tenants := make(map[string][]hook.Settlement)
 	for _, s := range settles {
 		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
 	}
 	for tenant, part := range tenants {
 		if len(tenants) == 1 {
-			l.retryLater(tenant, part)
+			l.retryLater(tenant, part, failed)
 			return
 		}
 		l.commitTenant(tenant, part)
@@ -191,60 +209,68 @@ func (l *slot) commitByTenant(settles []hook.Settlement) {
 
 // commitTenant commits one tenant's settles, or leaves them for later.
 func (l *slot) commitTenant(tenant string, part []hook.Settlement) {
-	if l.commit(part) != nil {
-		l.retryLater(tenant, part)
+	if err := l.commit(part); err != nil {
+		l.retryLater(tenant, part, err)
 		return
 	}
 	delete(l.failing, tenant)
 }
 
-// maxAside is the longest that a failing tenant is set aside.
-const maxAside = 5 * time.Second
+// pause is how long a settle that failed waits at first, before it is tried again; maxAside is the longest.
+const pause, maxAside = 100 * time.Millisecond, 5 * time.Second
 
 // retryLater submits a tenant's settles again, after a pause that grows while they fail.
-func (l *slot) retryLater(tenant string, part []hook.Settlement) {
-	pause := min(max(2*l.failing[tenant], 100*time.Millisecond), maxAside)
-	l.failing[tenant] = pause
-	l.term.spawn(func() {
-		if !sleep(l.ctx, pause) {
-			return
+func (l *slot) retryLater(tenant string, part []hook.Settlement, failed error) {
+	if l.ctx.Err() != nil {
+		return
+	}
+	wait := min(max(2*l.failing[tenant], pause), maxAside)
+	l.failing[tenant] = wait
+	l.log.Warn("outcomes not settled", zap.String("tenant", tenant), zap.Int("rows", len(part)), zap.Error(failed))
+	l.pauses.Go(func() {
+		if sleep(l.ctx, wait) {
+			_ = l.batcher.Submit(part, ignore) // it fails when the term is over
 		}
-		_ = l.batcher.Submit(part, ignore) // it fails when the term is over
 	})
 }
 
 func ignore(struct{}, error) {}
 
-// commit settles rows in one transaction and tells the core. One whose fate is unknown is repeated until it is known,
-// since the slot can do nothing else before.
-func (l *slot) commit(settles []hook.Settlement) error {
-	for {
-		done, err := l.try(settles)
+// maxUnknown is the longest pause between two looks at the fate of a settle.
+const maxUnknown = time.Second
+
+// commit settles rows in one transaction and tells of it. One whose fate is unknown is repeated until it is known, since
+// the slot can do nothing else before; an error says that nothing was written, or that the term is over.
+func (l *slot) commit(rows []hook.Settlement) error {
+	for wait := pause; ; wait = min(2*wait, maxUnknown) {
+		done, err := l.try(rows)
 		switch {
 		case err == nil:
-			l.term.hub.settled(settles, done.Start)
-			l.term.scheduler.metrics.settled(settles)
-			l.term.ended.Add(ended(settles))
-			l.term.post(func(c *core.Core, now hook.Timestamp) { c.Settled(now, done.Start, settles) })
+			l.landed(rows, done.Start)
 			return nil
-		case l.ctx.Err() != nil:
-			return err
 		case errors.Is(err, store.ErrDeposed):
-			l.term.end(err)
+			l.end(err)
+			return err
+		case store.NotWritten(err), l.ctx.Err() != nil:
 			return err
 		}
-		l.term.log.Warn("outcomes not settled", zap.Int("rows", len(settles)), zap.Error(err))
-		if store.NotWritten(err) {
-			return err
-		}
-		sleep(l.ctx, 100*time.Millisecond)
+		l.log.Warn("fate of outcomes is unknown", zap.Int("rows", len(rows)), zap.Error(err))
+		sleep(l.ctx, wait)
 	}
 }
 
 func (l *slot) try(rows []hook.Settlement) (store.Settled, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, settleTimeout)
 	defer cancel()
-	return l.term.leader.Settle(ctx, l.slot, rows)
+	return l.leader.Settle(ctx, l.slot, rows)
+}
+
+// landed tells the watchers, the metrics and the core of a settle.
+func (t *term) landed(rows []hook.Settlement, started hook.Timestamp) {
+	t.hub.settled(rows, started)
+	t.scheduler.metrics.settled(rows)
+	t.ended.Add(ended(rows))
+	t.post(func(c *core.Core, now hook.Timestamp) { c.Settled(now, started, rows) })
 }
 
 // ended counts the rows that are delivered or dead-lettered.

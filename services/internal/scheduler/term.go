@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -33,10 +34,10 @@ type term struct {
 	began     *live // its settings as it began
 	slots     *slots
 	hub       *hub
-	looks     *workers.Workers[inquiry] // run the reads and scans of the core
+	looks     *workers.Workers[inquiry] // run the reads and scans of the core; dispatch.batch can come at once
 	work      sync.WaitGroup            // counts, records, housekeeping
 	streams   *visitors
-	admit     chan struct{} // bounds the reads and scans under way
+	admission *admission
 	conns     map[hook.RunID]*runnerConn
 	writers   *writers
 	ended     atomic.Int64 // rows delivered or dead-lettered
@@ -54,9 +55,6 @@ type clock struct {
 
 func (c clock) now() hook.Timestamp { return c.base.Add(time.Since(c.since)) }
 
-// maxReads bounds the reads and scans under way at once.
-const maxReads = 16
-
 // eventQueue bounds the events that wait for the loop: streams block beyond it.
 const eventQueue = 1024
 
@@ -70,20 +68,20 @@ func (s *Scheduler) newTerm(
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the store's time: %w", err)
 	}
 	known, err := s.known(ctx, leader)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the records of runners: %w", err)
 	}
 	t := &term{
 		scheduler: s, leader: leader, log: s.log.With(zap.Uint64("epoch", leader.Epoch())), end: end, valid: valid, done: ctx.Done(),
-		clock: clock{now, since}, events: make(chan event, eventQueue), admit: make(chan struct{}, maxReads),
+		clock: clock{now, since}, events: make(chan event, eventQueue), admission: newAdmission(),
 		conns: make(map[hook.RunID]*runnerConn), hub: newHub(now), streams: newVisitors(),
 		began: s.live.Load(), condemning: make(chan struct{}, 1), resting: make(map[chan struct{}]bool),
 	}
 	t.core = core.New(t.began.core, core.Term{Epoch: leader.Epoch(), Bump: leader.Bump(), Known: known, Now: now}, rand.Float64)
-	t.looks = workers.New(maxReads, func(q inquiry) { t.look(ctx, q) })
+	t.looks = workers.New(t.began.core.Batch, func(q inquiry) { t.look(ctx, q) })
 	t.slots = newSlots(t)
 	t.writers = newWriters(t)
 	return t, nil
@@ -103,7 +101,7 @@ func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[hook.R
 			continue
 		}
 		if err := removeRunner(ctx, leader, r.ID); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("remove that of a process that is gone: %w", err)
 		}
 	}
 	return known, nil

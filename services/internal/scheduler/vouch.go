@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -34,21 +35,20 @@ func (v *voucher) sift(ctx context.Context, c *wire.Committed) {
 	if len(unknown) == 0 {
 		return
 	}
-	var written []bool
-	err := v.term.reading(ctx, func(ctx context.Context) (err error) {
-		written, err = v.term.scheduler.deps.Store.Written(ctx, v.writers, unknown)
-		return err
-	})
-	if err != nil {
-		v.term.log.Warn("counters of named sinks not read", zap.Int("sinks", len(unknown)), zap.Error(err))
-		return
+	var looks sync.WaitGroup
+	written := make([][]bool, len(unknown))
+	for i, parts := range unknown {
+		looks.Go(func() { written[i] = v.written(ctx, parts) })
 	}
+	looks.Wait()
 	refused := make(map[store.SinkPart]struct{})
-	for i, p := range unknown {
-		if !written[i] {
-			refused[p] = struct{}{}
-		} else {
-			v.remember(p)
+	for i, parts := range unknown {
+		for j := range written[i] {
+			if p := parts[j]; written[i][j] {
+				v.remember(p)
+			} else {
+				refused[p] = struct{}{}
+			}
 		}
 	}
 	if len(refused) > 0 {
@@ -56,15 +56,35 @@ func (v *voucher) sift(ctx context.Context, c *wire.Committed) {
 	}
 }
 
-func (v *voucher) unknown(c *wire.Committed) (parts []store.SinkPart) {
+// written says of each sink whether the writers ever wrote to it, or nothing. The sinks are of one partition.
+func (v *voucher) written(ctx context.Context, parts []store.SinkPart) (written []bool) {
+	err := v.term.reading(ctx, parts[0].Partition, func(ctx context.Context) (err error) {
+		written, err = v.term.scheduler.deps.Store.Written(ctx, v.writers, parts)
+		return err
+	})
+	if err != nil {
+		v.term.log.Warn("counters of named sinks not read", zap.Int("sinks", len(parts)), zap.Error(err))
+		return nil
+	}
+	return written
+}
+
+// unknown is the sinks that are named for the first time, those of each partition apart.
+func (v *voucher) unknown(c *wire.Committed) (unknown [][]store.SinkPart) {
 	asked := make(map[store.SinkPart]struct{})
+	places := make(map[uint8]int)
 	ask := func(p store.SinkPart) {
 		if _, known := v.known[p]; known {
 			return
 		}
 		if _, twice := asked[p]; !twice {
 			asked[p] = struct{}{}
-			parts = append(parts, p)
+			i, ok := places[p.Partition]
+			if !ok {
+				i = len(unknown)
+				places[p.Partition], unknown = i, append(unknown, nil)
+			}
+			unknown[i] = append(unknown[i], p)
 		}
 	}
 	for i := range c.Groups {
@@ -73,7 +93,7 @@ func (v *voucher) unknown(c *wire.Committed) (parts []store.SinkPart) {
 	for i := range c.Backlogs {
 		ask(store.SinkPart{Partition: c.Backlogs[i].Partition, Key: c.Backlogs[i].Key})
 	}
-	return parts
+	return unknown
 }
 
 func (v *voucher) remember(p store.SinkPart) {
