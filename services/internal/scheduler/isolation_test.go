@@ -101,7 +101,7 @@ func (s *street) run(crowds []crowd, d time.Duration) (lags []time.Duration, hel
 	return s.lags(crowds[0]), held
 }
 
-// Scans that wait for one partition hold up no row of another, named or not, however many they are.
+// Scans that wait for one partition hold up no row of another, which may be named or not.
 func TestL14_APartitionThatIsStuckHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, hang := stuckSystem(t)
@@ -110,7 +110,7 @@ func TestL14_APartitionThatIsStuckHoldsUpNoOther(t *testing.T) {
 		s.source(quick, "demo", 1)
 		w := s.writer()
 		stuck := s.store.Partition(hook.DefaultTenant, 0)
-		for i, behind := 0, 0; behind < 3*maxReads; i++ {
+		for i, behind := 0, 0; behind < 3*core.PartitionReads; i++ {
 			if tenant := fmt.Sprint("t", i); s.store.Partition(tenant, 0) == stuck {
 				w.commit("demo", tenant, 1) // nobody names it: a scan has to come by
 				behind++
@@ -132,7 +132,7 @@ func TestL14_APartitionThatIsStuckHoldsUpNoOther(t *testing.T) {
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
 		synctest.Wait()
-		require.EqualValues(t, maxReads, waiting.Load(), "of one partition no more are under way")
+		require.EqualValues(t, core.PartitionReads, waiting.Load(), "of one partition no more are under way")
 		other := "t"
 		for s.store.Partition(other, 0) == stuck {
 			other += "x"

@@ -2,7 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -13,46 +13,28 @@ import (
 	"ankusa.dev/services/internal/store"
 )
 
-// readTimeout bounds one read or scan, so that a stuck region delays nobody else's for long.
+// readTimeout bounds one read or scan, the wait for its place included.
 const readTimeout = 5 * time.Second
 
-// maxReads bounds the reads and scans of one partition that are under way at once.
-const maxReads = 16
-
-// admission holds maxReads places for each partition: those that wait for a part of the store that is stuck hold up none
+// admission holds core.PartitionReads places for each partition: those that wait for a part of the store that is stuck hold up none
 // of another.
 type admission [math.MaxUint8 + 1]chan struct{}
 
 func newAdmission() *admission {
 	a := new(admission)
 	for i := range a {
-		a[i] = make(chan struct{}, maxReads)
+		a[i] = make(chan struct{}, core.PartitionReads)
 	}
 	return a
 }
 
-// admitTimeout bounds the wait for a place. Where reads do not end in that time others need not queue for the same.
-const admitTimeout = time.Second
-
-// errCrowded: too many reads of the partition do not end.
-var errCrowded = errors.New("too many reads of the partition are under way")
-
-// enter takes a place, or fails with errCrowded or the context's error.
+// enter waits for a place, which leave gives back, or for the end of the context.
 func (a *admission) enter(ctx context.Context, partition uint8) error {
 	select {
 	case a[partition] <- struct{}{}:
 		return nil
-	default:
-	}
-	patience := time.NewTimer(admitTimeout)
-	defer patience.Stop()
-	select {
-	case a[partition] <- struct{}{}:
-		return nil
-	case <-patience.C:
-		return errCrowded
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("wait for one of %d reads of partition %d: %w", core.PartitionReads, partition, ctx.Err())
 	}
 }
 
@@ -60,11 +42,13 @@ func (a *admission) leave(partition uint8) { <-a[partition] }
 
 // reading runs a read of a partition with its deadline.
 func (t *term) reading(ctx context.Context, partition uint8, read func(context.Context) error) error {
-	if err := t.admission.enter(ctx, partition); err != nil {
-		return err
-	}
-	defer t.admission.leave(partition)
-	return bounded(ctx, readTimeout, read)
+	return bounded(ctx, readTimeout, func(ctx context.Context) error {
+		if err := t.admission.enter(ctx, partition); err != nil {
+			return err
+		}
+		defer t.admission.leave(partition)
+		return read(ctx)
+	})
 }
 
 // inquiry is a look into the store that the core asks for. What is found goes to it together with the sources of the rows.
@@ -89,9 +73,7 @@ func (t *term) look(ctx context.Context, q inquiry) {
 		return err
 	})
 	if err != nil {
-		if !errors.Is(err, errCrowded) { // those that are under way say what is wrong
-			t.log.Warn(q.message, q.field, zap.Error(err))
-		}
+		t.log.Warn(q.message, q.field, zap.Error(err))
 		t.post(q.failed)
 		return
 	}

@@ -46,7 +46,8 @@ type Config struct {
 	Rules source.Rules
 }
 
-// Validate returns every fault of the settings, each with its key in the configuration file.
+// Validate returns every fault of the settings that a scheduler could not work with, each with its key in the configuration
+// file. What a file may say, which is less, package config says; the policy and the rules come from it whole.
 func (c Config) Validate() error {
 	faults := []error{c.Core.Validate()}
 	if c.Renew <= 0 {

@@ -185,6 +185,7 @@ func TestEveryFaultOfTheSettingsIsNamed(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 	cfg.Renew, cfg.Lease, cfg.Retention = 0, -time.Second, 0
 	cfg.Core.Batch, cfg.Core.MaxInflight, cfg.Core.SinkConcurrency, cfg.Core.AttemptTimeout = 0, -1, -2, 0
+	cfg.Core.LeaseMargin, cfg.Core.Grace, cfg.Core.Default.MaxInflight = -time.Second, -time.Second, 0
 	cfg.Core.Breakers = core.Breakers{Failures: 3, Open: time.Second, MaxOpen: time.Millisecond}
 	cfg.Core.Tenants = map[string]core.Limits{"acme": {MaxInflight: 1}}
 	_, err := New(cfg, Deps{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
@@ -193,6 +194,8 @@ func TestEveryFaultOfTheSettingsIsNamed(t *testing.T) {
 		"scheduler.lease_ms must be at least twice scheduler.renew_ms, got -1000",
 		"dispatch.batch must be at least 1, got 0", "dispatch.max_inflight must be at least 1, got -1",
 		"dispatch.sink_concurrency must be at least 0, got -2", "dispatch.attempt_timeout_ms must be at least 1, got 0",
+		"scheduler.lease_margin_ms must be at least 0, got -1000", "scheduler.runner_grace_ms must be at least 0, got -1000",
+		"dispatch.tenants.default.max_inflight must be at least 1, got 0",
 		"dispatch.breaker_max_open_ms must be at least 1000, got 1",
 		"dispatch.tenants.acme.max_inflight_bytes must be at least 1, got 0",
 	} {

@@ -52,7 +52,7 @@ type slots struct {
 
 // slot settles the rows that one fence guards.
 type slot struct {
-	*slots
+	of      *slots
 	slot    store.Slot
 	batcher *ferry.Batcher[[]hook.Settlement, struct{}]
 	pending []hook.Settlement // what gathers until due; the loop owns both
@@ -122,7 +122,7 @@ func (s *slots) at(slotted store.Slot) (*slot, error) {
 	if l, ok := s.started[slotted]; ok {
 		return l, nil
 	}
-	l := &slot{slots: s, slot: slotted, failing: make(map[string]time.Duration)}
+	l := &slot{of: s, slot: slotted, failing: make(map[string]time.Duration)}
 	cfg := ferry.Default[[]hook.Settlement]()
 	cfg.MaxQueue, cfg.MaxBatchWeight = 1<<30, int64(max(s.page, min(behind*s.page, maxBehind)))
 	cfg.Weight = func(rows []hook.Settlement) int64 { return int64(len(rows)) }
@@ -136,12 +136,12 @@ func (s *slots) at(slotted store.Slot) (*slot, error) {
 
 // flush hands on what has gathered, in one piece where a batch has room for it.
 func (l *slot) flush() error {
-	for part := range slices.Chunk(l.pending, l.page) {
+	for part := range slices.Chunk(l.pending, l.of.page) {
 		if err := l.batcher.Submit(part, ignore); err != nil {
 			return fmt.Errorf("settle slot %v: %w", l.slot, err)
 		}
 	}
-	l.pending = make([]hook.Settlement, 0, min(len(l.pending), l.page))
+	l.pending = make([]hook.Settlement, 0, min(len(l.pending), l.of.page))
 	return nil
 }
 
@@ -162,15 +162,17 @@ func (l *slot) settle(_ context.Context, batch [][]hook.Settlement) ([]ferry.Res
 		rows = slices.Concat(batch...)
 	}
 	healthy, failing := l.split(rows)
-	l.hub.hold(l.slot)
-	defer l.hub.release(l.slot)
+	l.of.hub.hold(l.slot)
+	defer l.of.hub.release(l.slot)
 	if len(healthy) > 0 {
 		if err := l.commit(healthy); err != nil {
 			l.commitByTenant(healthy, err)
 		}
 	}
 	for tenant, part := range failing {
-		l.commitTenant(tenant, part)
+		if l.of.ctx.Err() == nil {
+			l.commitTenant(tenant, part)
+		}
 	}
 	return make([]ferry.Result[struct{}], len(batch)), nil
 }
@@ -192,18 +194,25 @@ func (l *slot) split(rows []hook.Settlement) (healthy []hook.Settlement, failing
 	return healthy, failing
 }
 
-// commitByTenant commits a batch that failed tenant by tenant, and leaves those that fail again for later.
+// commitByTenant commits a batch that failed tenant by tenant, and leaves those that fail again for later. When the term is
+// over nothing is: what is not settled is the next leader's.
 func (l *slot) commitByTenant(settles []hook.Settlement, failed error) {
 	tenants := make(map[string][]hook.Settlement)
 	for _, s := range settles {
 		tenants[s.Delivery.Key.Tenant] = append(tenants[s.Delivery.Key.Tenant], s)
 	}
+	if len(tenants) > 1 && l.of.ctx.Err() == nil {
+		l.of.log.Warn("outcomes not settled together", zap.Int("tenants", len(tenants)), zap.Int("rows", len(settles)), zap.Error(failed))
+	}
 	for tenant, part := range tenants {
-		if len(tenants) == 1 {
-			l.retryLater(tenant, part, failed)
+		switch {
+		case l.of.ctx.Err() != nil:
 			return
+		case len(tenants) == 1:
+			l.retryLater(tenant, part, failed)
+		default:
+			l.commitTenant(tenant, part)
 		}
-		l.commitTenant(tenant, part)
 	}
 }
 
@@ -221,14 +230,14 @@ const pause, maxAside = 100 * time.Millisecond, 5 * time.Second
 
 // retryLater submits a tenant's settles again, after a pause that grows while they fail.
 func (l *slot) retryLater(tenant string, part []hook.Settlement, failed error) {
-	if l.ctx.Err() != nil {
+	if l.of.ctx.Err() != nil {
 		return
 	}
 	wait := min(max(2*l.failing[tenant], pause), maxAside)
 	l.failing[tenant] = wait
-	l.log.Warn("outcomes not settled", zap.String("tenant", tenant), zap.Int("rows", len(part)), zap.Error(failed))
-	l.pauses.Go(func() {
-		if sleep(l.ctx, wait) {
+	l.of.log.Warn("outcomes not settled", zap.String("tenant", tenant), zap.Int("rows", len(part)), zap.Error(failed))
+	l.of.pauses.Go(func() {
+		if sleep(l.of.ctx, wait) {
 			_ = l.batcher.Submit(part, ignore) // it fails when the term is over
 		}
 	})
@@ -246,23 +255,24 @@ func (l *slot) commit(rows []hook.Settlement) error {
 		done, err := l.try(rows)
 		switch {
 		case err == nil:
-			l.landed(rows, done.Start)
+			l.of.landed(rows, done.Start)
 			return nil
 		case errors.Is(err, store.ErrDeposed):
-			l.end(err)
+			l.of.end(err)
+			l.of.cancel()
 			return err
-		case store.NotWritten(err), l.ctx.Err() != nil:
+		case store.NotWritten(err), l.of.ctx.Err() != nil:
 			return err
 		}
-		l.log.Warn("fate of outcomes is unknown", zap.Int("rows", len(rows)), zap.Error(err))
-		sleep(l.ctx, wait)
+		l.of.log.Warn("fate of outcomes is unknown", zap.Int("rows", len(rows)), zap.Error(err))
+		sleep(l.of.ctx, wait)
 	}
 }
 
 func (l *slot) try(rows []hook.Settlement) (store.Settled, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(l.of.ctx, settleTimeout)
 	defer cancel()
-	return l.leader.Settle(ctx, l.slot, rows)
+	return l.of.leader.Settle(ctx, l.slot, rows)
 }
 
 // landed tells the watchers, the metrics and the core of a settle.

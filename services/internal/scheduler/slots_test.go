@@ -1,13 +1,20 @@
 package scheduler
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"ankusa.dev/services/internal/hook"
+	"ankusa.dev/services/internal/kv"
+	"ankusa.dev/services/internal/scheduler/core"
+	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
 
@@ -82,5 +89,65 @@ func TestOutcomesWaitForCompany(t *testing.T) {
 		require.EqualValues(t, 1, port.updates.Load()-before)
 		r.settle(plain[3], delivered)
 		r.settle(r.leased(1)[0], delivered)
+	})
+}
+
+// refusal answers settles with its errors, and takes those after them.
+type refusal struct {
+	errs  []error
+	calls int
+}
+
+func (r *refusal) Settle(context.Context, store.Slot, []hook.Settlement) (store.Settled, error) {
+	r.calls++
+	if r.calls > len(r.errs) {
+		return store.Settled{Start: 1}, nil
+	}
+	return store.Settled{}, r.errs[r.calls-1]
+}
+
+// settleBeside settles a row of each of three tenants of one slot at once, and returns how many landed, whether the term
+// was ended, and the log.
+func settleBeside(t *testing.T, leader settler) (landed int, ended bool, log *observer.ObservedLogs) {
+	watched, log := observer.New(zap.DebugLevel)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &slots{
+		leader: leader, hub: newHub(1), log: zap.New(watched), page: 16, ctx: ctx, cancel: cancel, started: map[store.Slot]*slot{},
+		landed: func(rows []hook.Settlement, _ hook.Timestamp) { landed += len(rows) },
+		end:    func(error) { ended = true },
+	}
+	var e core.Effects
+	slot := store.SlotOf(0, "t")
+	for i := 0; len(e.Urgent) < 3; i++ {
+		if tenant := fmt.Sprint("t", i); store.SlotOf(0, tenant) == slot {
+			e.Urgent = append(e.Urgent, hook.Settlement{Delivery: hook.Delivery{Row: hook.Row{Key: hook.SinkKey{Tenant: tenant}}}})
+		}
+	}
+	require.NoError(t, s.submit(1, &e))
+	synctest.Wait()
+	s.close()
+	return landed, ended, log
+}
+
+func TestADeposedLeaderTriesNoOutcomeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := &refusal{errs: []error{store.ErrDeposed}}
+		landed, ended, log := settleBeside(t, leader)
+		require.Equal(t, 1, leader.calls)
+		require.Zero(t, landed)
+		require.True(t, ended)
+		require.Zero(t, log.Len())
+	})
+}
+
+// TestASettleThatFailsIsLoggedOnce: the tenants are tried one by one, and nothing else would tell.
+func TestASettleThatFailsIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := &refusal{errs: []error{kv.ErrUnavailable}}
+		landed, ended, log := settleBeside(t, leader)
+		require.Equal(t, 4, leader.calls)
+		require.Equal(t, 3, landed)
+		require.False(t, ended)
+		require.Equal(t, 1, log.Len())
 	})
 }

@@ -101,7 +101,7 @@ func (s *Scheduler) known(ctx context.Context, leader *store.Leader) (map[hook.R
 			continue
 		}
 		if err := removeRunner(ctx, leader, r.ID); err != nil {
-			return nil, fmt.Errorf("remove that of a process that is gone: %w", err)
+			return nil, fmt.Errorf("remove that of %x, which is gone: %w", r.ID, err)
 		}
 	}
 	return known, nil

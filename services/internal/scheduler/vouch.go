@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,6 +15,9 @@ import (
 
 // maxVouched bounds the sinks that are remembered for one stream; beyond it all of them are looked up again.
 const maxVouched = 65_536
+
+// vouchTimeout bounds the look-up for one message: what else the stream names waits for it.
+const vouchTimeout = time.Second
 
 // voucher keeps from the core what a stream names of sinks that its writers never wrote to: every name costs the core a
 // key and a scan, and made-up ones have no end. One goroutine owns it.
@@ -58,9 +62,11 @@ func (v *voucher) sift(ctx context.Context, c *wire.Committed) {
 
 // written says of each sink whether the writers ever wrote to it, or nothing. The sinks are of one partition.
 func (v *voucher) written(ctx context.Context, parts []store.SinkPart) (written []bool) {
-	err := v.term.reading(ctx, parts[0].Partition, func(ctx context.Context) (err error) {
-		written, err = v.term.scheduler.deps.Store.Written(ctx, v.writers, parts)
-		return err
+	err := bounded(ctx, vouchTimeout, func(ctx context.Context) error {
+		return v.term.reading(ctx, parts[0].Partition, func(ctx context.Context) (err error) {
+			written, err = v.term.scheduler.deps.Store.Written(ctx, v.writers, parts)
+			return err
+		})
 	})
 	if err != nil {
 		v.term.log.Warn("counters of named sinks not read", zap.Int("sinks", len(parts)), zap.Error(err))

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -97,5 +98,34 @@ func TestWhatCannotBeVouchedForIsLetThrough(t *testing.T) {
 		r.settle(r.leased(1)[0], delivered)
 		require.Negative(t, failing.Load(), "the counters were asked for, in vain")
 		require.Zero(t, testutil.ToFloat64(n.metrics.madeUp))
+	})
+}
+
+// What a stream names beside sinks of a partition that is stuck waits for a moment, and all of it is let through.
+func TestL14_SinksOfAStuckPartitionHoldTheirStreamUpForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, hang := stuckSystem(t)
+		n := s.start(testConfig())
+		n.leads(t)
+		s.source(n, "demo", 1)
+		r, w := newRunner(t), s.writer()
+		r.connect(n, 8, nil, nil)
+		w.connect(n)
+		synctest.Wait()
+		stuck, other := s.store.Partition(hook.DefaultTenant, 0), "t"
+		for s.store.Partition(other, 0) == stuck {
+			other += "x"
+		}
+		counters := func(c faultkv.Call) bool {
+			return c.Op == faultkv.BatchGet && store.Class(c.Keys[0]) == "counter" && c.Keys[0][0] == stuck+1
+		}
+		_, groups := w.commit("demo", hook.DefaultTenant, 1)
+		_, more := w.commit("demo", other, 1)
+		hang.Store(&counters)
+		began := time.Now()
+		w.notify(append(groups, more...))
+		r.leased(2)
+		require.Equal(t, vouchTimeout, time.Since(began).Truncate(settleWait))
+		hang.Store(nil)
 	})
 }

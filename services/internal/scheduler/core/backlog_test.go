@@ -164,24 +164,6 @@ func TestAPositionStaysBehindTheBacklog(t *testing.T) {
 	require.LessOrEqual(t, r.settled[0].Position, behind.Start)
 }
 
-// A backlog from the beginning of time on is one, too.
-func TestI2_ABacklogThatIsNamedDuringAScanIsFound(t *testing.T) {
-	r := newRig(t, nil)
-	r.join(1, 10)
-	a := sink("t", "a")
-	r.store(a, 1, 1)
-	r.holdScans = true
-	r.core.Backlog(r.now, 0, a, r.store(a, 1, 1).Start, 0, false)
-	r.pump()
-	require.Len(t, r.scans, 1)
-	r.core.Backlog(r.now, 0, a, 0, 0, false)
-	r.holdScans = false
-	r.pump()
-	r.first(hook.Delivered)
-	r.first(hook.Delivered)
-	r.idle()
-}
-
 // A leader that was paused handles events before its timers: rows that were to be scanned long ago are unsettled.
 func TestAPositionStaysBehindRowsThatAScanWillComeBy(t *testing.T) {
 	r := newRig(t, nil)

@@ -169,8 +169,11 @@ func (c *Core) admit(w *window) {
 	}
 }
 
-// room is the number of rows of the tenant that could be claimed.
+// room is the number of rows of the tenant that could be asked for.
 func (c *Core) room(t *tenant) int { return min(c.window.room(), t.window.room()) }
+
+// free is the number of its rows that the answer to a scan could claim.
+func (c *Core) free(t *tenant) int { return min(c.window.free(), t.window.free()) }
 
 func (c *Core) reserve(t *tenant, n int) {
 	c.window.reserved += n

@@ -314,7 +314,7 @@ func (c *Core) seize(d *condemnation, row *hook.Delivery) {
 }
 
 // late says whether a row may have been committed after the counters were read, so that it must not stand for another. It
-// errs that way: a place that is read again costs little.
+// errs that way: where a source has rows of the last seconds its place is gone through once more, from its beginning.
 func (d *condemnation) late(row *hook.Row) bool {
 	return row.Due == row.Version && row.Version > d.At.Add(-finality)
 }

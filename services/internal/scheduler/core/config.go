@@ -33,7 +33,7 @@ type Config struct {
 	Tenants        map[string]Limits
 }
 
-// Validate returns every fault of the settings, each with its key in the configuration file.
+// Validate returns every fault of the settings that a term could not work with, each with its key in the configuration file.
 func (c Config) Validate() error {
 	var faults []error
 	least := func(key string, value, least int64) {

@@ -45,7 +45,7 @@ type Core struct {
 
 	runnable  ring[*tenant] // a key of theirs could start an attempt
 	hungry    ring[*tenant] // a key of theirs has rows to scan
-	served    ring[*tenant] // all that they have to scan is being scanned
+	served    ring[*tenant] // others whose scans are under way
 	admitting ring[*tenant] // their window has room for the row that is next by now
 	stalled   []*sinkKey    // no runner takes their type now
 

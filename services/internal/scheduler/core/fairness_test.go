@@ -199,38 +199,6 @@ func TestI8_TurnsStayLongWhileScansAreUnderWay(t *testing.T) {
 	require.Len(t, reached, 17)
 }
 
-// A scan that the store does not answer holds page and windows for a moment, and no longer. Its answer comes late, and takes
-// no more than there is room for.
-func TestL14_AScanWithoutAnAnswerKeepsNobodyFromThePage(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 4, 4, 4 })
-	r.holdScans = true
-	stuck, other := sink("stuck", "a"), sink("other", "a")
-	r.core.Backlog(r.now, 0, stuck, r.store(stuck, 10, 1).Start, 0, false)
-	r.pump()
-	require.Len(t, r.scans, 1)
-	late := r.scans[0]
-	r.core.Backlog(r.now, 0, other, r.store(other, 3, 1).Start, 0, false)
-	r.pump()
-	require.Len(t, r.scans, 1, "the page is dealt out")
-	r.pass(overdue)
-	require.Len(t, r.scans, 2)
-	require.Equal(t, other, r.scans[1].Key)
-	r.scans = r.scans[1:]
-	r.answerScan()
-	r.pump()
-	require.Equal(t, 3, r.core.Stats().Claimed)
-	r.scans = append([]Scan{late}, r.scans...)
-	r.answerScan()
-	r.pump()
-	require.Equal(t, 4, r.core.Stats().Claimed, "the window's")
-	r.holdScans = false
-	r.join(4, 4)
-	for range 13 {
-		r.first(hook.Delivered)
-	}
-	r.idle()
-}
-
 func TestL15_ATenantAtItsWindowIsNotScanned(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Default.MaxInflight = 2 })
 	r.accept(sink("t", "a"), 40, 1)

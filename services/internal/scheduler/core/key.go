@@ -15,7 +15,7 @@ type tenant struct {
 	concurrency int
 	running     int
 	keys        int
-	scans       int            // of its backlogs that are under way
+	scans       int            // of its backlogs, without an answer and not overdue
 	ready       ring[*sinkKey] // keys with claims that could start
 	behind      ring[*backlog] // backlogs that can be scanned
 	runnable    node[*tenant]
@@ -67,6 +67,7 @@ type backlog struct {
 	sweeping  bool           // scanned only for rows past their horizon, since the key is parked
 	watched   hook.Timestamp // when a sweep begins, if the key is parked then; zero for none
 	behind    node[*backlog]
+	held      node[*backlog] // waits for its partition: see lateness
 	unsettled dueHeap
 	// lanes are those that are held, order finds the others.
 	lanes map[string]*lane
@@ -146,6 +147,9 @@ func (c *Core) retire(k *sinkKey) {
 		c.opened--
 	}
 	delete(c.keys, k.id)
+	for _, b := range k.backlogs {
+		c.budget.late[b.partition].held.remove(&b.held)
+	}
 	k.tenant.ready.remove(&k.ready)
 	c.batching.remove(&k.batching)
 	c.place(k.tenant) // its queue may have held rows that have ended
@@ -165,7 +169,7 @@ func (k *sinkKey) backlog(partition uint8) *backlog {
 		}
 	}
 	b := &backlog{key: k, partition: partition}
-	b.behind.value = b
+	b.behind.value, b.held.value = b, b
 	k.backlogs = append(k.backlogs, b)
 	return b
 }
@@ -239,7 +243,7 @@ func (c *Core) update(k *sinkKey) {
 	c.batching.set(&k.batching, startable && k.batches)
 	for _, b := range k.backlogs {
 		due := b.open && (k.scannable() || b.sweeping && k.hesitates == 0)
-		t.behind.set(&b.behind, !b.scanning && (due || (b.order.open || b.turns.n > 0) && k.scannable()))
+		t.behind.set(&b.behind, !b.scanning && !b.held.in && (due || (b.order.open || b.turns.n > 0) && k.scannable()))
 	}
 	c.place(t)
 }

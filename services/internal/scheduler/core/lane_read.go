@@ -126,7 +126,7 @@ func (c *Core) readEnded(l *lane) {
 	if !l.asking && l.read == 0 {
 		return
 	}
-	c.refund(&l.portion)
+	c.endPortion(&l.portion)
 	l.asking, l.read = false, 0
 	c.reserve(l.backlog.key.tenant, -1)
 }

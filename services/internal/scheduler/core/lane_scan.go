@@ -26,8 +26,8 @@ func (c *Core) seek(b *backlog, text string) {
 	c.update(b.key)
 }
 
-func (c *Core) scanLanes(t *tenant, b *backlog, limit int) {
-	c.beginScan(t, b, limit)
+func (c *Core) scanLanes(b *backlog, limit int) {
+	c.beginScan(b, limit)
 	c.out.LaneScans = append(c.out.LaneScans, LaneScan{
 		ID: c.reads.begin(), Partition: b.partition, Key: b.key.id, From: b.order.from, Limit: limit, Members: readAhead,
 		asked: c.now,
@@ -73,7 +73,7 @@ func (c *Core) metLane(b *backlog, found *hook.LaneRows, asked hook.Timestamp) b
 		}
 		return true
 	}
-	if !c.admits(b.key) {
+	if !b.key.scannable() || c.free(b.key.tenant) == 0 {
 		return false
 	}
 	l := c.holdLane(b, found.Lane, hook.Place{})

@@ -51,7 +51,7 @@ func (c *Core) readTurns(b *backlog, limit int) {
 		}
 		c.unwaitTurn(l)
 		c.ask(l)
-		c.charge(&l.portion, nil, 1) // it has reserved its row
+		c.charge(&l.portion, b, 1, false)
 		limit--
 	}
 	c.update(b.key)

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"ankusa.dev/services/internal/hook"
@@ -125,6 +127,7 @@ const readPage = 256
 
 // read asks for rows, those of each partition apart: one that is stuck holds up no other.
 func (c *Core) read(rows []hook.Row, anew bool) {
+	slices.SortStableFunc(rows, func(a, b hook.Row) int { return cmp.Compare(a.Partition, b.Partition) })
 	for len(rows) > 0 {
 		n := 1
 		for n < min(len(rows), readPage) && rows[n].Partition == rows[0].Partition {

@@ -376,7 +376,10 @@ func (r *rig) idle() {
 	require.Zero(r.t, s.Lanes+s.LanesBlocked+s.Claimed+s.Running+s.Runnable+s.Waiting+s.Keys+s.Tenants+s.Backlogs+s.BreakersOpen, "%+v", s)
 	require.Empty(r.t, r.core.claims)
 	require.Zero(r.t, r.core.window.reserved)
-	require.Zero(r.t, r.core.budget.rows)
+	require.Zero(r.t, r.core.budget.rows+r.core.budget.portions.n+r.core.served.n+r.core.window.soft)
+	for p, l := range r.core.budget.late {
+		require.Zero(r.t, l.scans+l.held.n, "partition %d", p)
+	}
 }
 
 // kinds counts events.

@@ -9,7 +9,7 @@ func (c *Core) scan() {
 	if !c.gate.open {
 		return
 	}
-	c.refundOverdue()
+	c.giveBackOverdue()
 	for more := true; more && c.hungry.n > 0 && c.left() > 0; {
 		share := c.share()
 		for n := c.hungry.n; more && n > 0; n-- {
@@ -44,15 +44,18 @@ func (c *Core) visit(share int) bool {
 	}
 	c.hungry.next()
 	b := t.behind.next()
+	if c.held(b) {
+		return true
+	}
 	kind := b.next()
 	if b.key.breaker.state == halfOpen && kind != otherLanes && !b.sweeping {
 		limit = 1
 	}
 	switch kind {
 	case dueRows:
-		c.scanBacklog(t, b, limit)
+		c.scanBacklog(b, limit)
 	case otherLanes:
-		c.scanLanes(t, b, limit)
+		c.scanLanes(b, limit)
 	case laneTurns:
 		c.readTurns(b, limit)
 	}
@@ -83,8 +86,8 @@ func (b *backlog) next() int {
 	return dueRows
 }
 
-func (c *Core) scanBacklog(t *tenant, b *backlog, limit int) {
-	c.beginScan(t, b, limit)
+func (c *Core) scanBacklog(b *backlog, limit int) {
+	c.beginScan(b, limit)
 	c.out.Scans = append(c.out.Scans, Scan{
 		ID: c.reads.begin(), Partition: b.partition, Key: b.key.id, From: b.from, After: b.after, Limit: limit,
 	})
@@ -123,7 +126,7 @@ func (c *Core) scannedRow(b *backlog, d *hook.Delivery, sources map[string]Sourc
 		c.exhausted(b)
 		c.sleep(b, d.Due)
 		return false
-	case c.room(b.key.tenant) == 0:
+	case c.free(b.key.tenant) == 0:
 		b.from, b.after = d.Due, hook.ID{}
 		return false
 	case sweeping && b.key.parked != 0:
@@ -163,18 +166,16 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 }
 
 // beginScan reserves the rows that a scan of a backlog may claim.
-func (c *Core) beginScan(t *tenant, b *backlog, limit int) {
+func (c *Core) beginScan(b *backlog, limit int) {
 	b.scanning, b.again = true, 0
-	t.scans++
-	c.charge(&b.portion, t, limit)
+	c.charge(&b.portion, b, limit, true)
 	c.update(b.key)
 }
 
 func (c *Core) scanEnded(partition uint8, key hook.SinkKey) *backlog {
 	b := c.keys[key].backlog(partition)
 	b.scanning = false
-	b.key.tenant.scans--
-	c.refund(&b.portion)
+	c.endPortion(&b.portion)
 	return b
 }
 

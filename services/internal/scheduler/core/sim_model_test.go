@@ -184,7 +184,11 @@ func (w *world) judge() {
 	require.Zero(w.t, w.core.window.reserved, "seed %d: reservations are left", w.seed)
 	require.Zero(w.t, w.core.lanes, "seed %d: lanes are held", w.seed)
 	require.Zero(w.t, w.core.blocked, "seed %d: lanes are blocked", w.seed)
-	require.Zero(w.t, w.core.budget.rows, "seed %d: scans are left", w.seed)
+	b := &w.core.budget
+	require.Zero(w.t, b.rows+b.portions.n+w.core.served.n+w.core.window.soft, "seed %d: scans are left", w.seed)
+	for p, l := range b.late {
+		require.Zero(w.t, l.scans+l.held.n, "seed %d: partition %d is late", w.seed, p)
+	}
 	require.Empty(w.t, w.core.claims, "seed %d: claims are left", w.seed)
 	require.Nil(w.t, w.operator.stands, "seed %d: a condemnation is never carried out", w.seed)
 	require.Empty(w.t, w.core.purging.pages, "seed %d: pages are left", w.seed)
