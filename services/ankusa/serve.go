@@ -69,6 +69,9 @@ func readRoles(names []string) (roleSet, error) {
 // backwards: no more requests and hooks, then no more attempts, then no leader. A process without a scheduler keeps what
 // it accepts for one that comes later.
 func (r roleSet) build(ctx context.Context, p *boot.Process) error {
+	if p.Config.Store.Type == config.StoreLocal {
+		tune.Processors()
+	}
 	p.Roles = slices.DeleteFunc(boot.Roles(p.Config), func(name string) bool { return !r[config.Role(name)] })
 	store, port, err := storeboot.Add(ctx, p, openStore)
 	if err != nil {
@@ -147,7 +150,6 @@ func openStore(ctx context.Context, p *boot.Process) (kv.Store, error) {
 	if p.Config.Store.Type == config.StoreTiKV {
 		return tikvboot.Open(ctx, p)
 	}
-	tune.Processors()
 	o := local.Default()
 	o.Dir = p.Config.Store.Dir
 	return local.Open(o, p.Log)

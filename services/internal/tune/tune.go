@@ -23,7 +23,8 @@ const forDisk = 2
 
 // Processors gives the runtime more processors than it may use at once, unless GOMAXPROCS is set. It is for a process
 // with a store on its own disk: a thread that comes back from the disk with a commit that many wait for has to find a
-// processor, and queues for one behind all that is runnable where there are no spare ones.
+// processor, and queues for one behind all that is runnable where there are no spare ones. From then on the runtime does
+// not follow a container's quota when that changes; where one is tight, GOMAXPROCS keeps bursts from being throttled.
 func Processors() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.SetDefaultGOMAXPROCS() // what the machine or its container has

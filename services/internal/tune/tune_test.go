@@ -19,6 +19,14 @@ func TestProcessorsAreThoseOfTheMachineAndTwoMore(t *testing.T) {
 	}
 }
 
+func TestTheCollectorRunsLessOftenThanByDefault(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	Collector()
+	require.Equal(t, gcPercent, debug.SetGCPercent(100))
+}
+
 func TestTheOperatorsSettingsStand(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	t.Setenv("GOGC", "50")
