@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -120,25 +121,43 @@ func (s *search) next(ctx context.Context) (float64, error) {
 			return 0, err
 		}
 	}
-	kept, err := s.keeps(ctx, steadyFor)
-	step := steadyStep
-	if !kept {
-		step = 1 / steadyStep
+	from := s.rate
+	at := func(step int) float64 { return from * math.Pow(steadyStep, float64(step)) }
+	step, err := lastKept(func(step int) (bool, error) {
+		s.rate = at(step)
+		return s.keeps(ctx, steadyFor)
+	})
+	s.rate = at(step)
+	return s.rate, err
+}
+
+// lastKept finds a step that is kept up before one that is not, from step 0 on: by jumps that double, then by halves.
+func lastKept(keeps func(step int) (bool, error)) (int, error) {
+	first, err := keeps(0)
+	kept, not := 0, 0
+	for jump, found := 1, false; err == nil && !found; jump *= 2 {
+		next := kept + jump
+		if !first {
+			next = not - jump
+		}
+		var ok bool
+		ok, err = keeps(next)
+		if found = ok != first; ok {
+			kept = next
+		} else {
+			not = next
+		}
 	}
-	for first := kept; err == nil; {
-		s.rate *= step
-		if kept, err = s.keeps(ctx, steadyFor); err != nil {
-			break
-		}
-		if kept && !first {
-			return s.rate, nil
-		}
-		if !kept && first {
-			s.rate /= step
-			return s.rate, nil
+	for err == nil && not-kept > 1 {
+		var ok bool
+		middle := kept + (not-kept)/2
+		if ok, err = keeps(middle); ok {
+			kept = middle
+		} else {
+			not = middle
 		}
 	}
-	return 0, err
+	return kept, err
 }
 
 // approach comes near the rate by short trials and large steps.
