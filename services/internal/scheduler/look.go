@@ -16,8 +16,8 @@ import (
 // readTimeout bounds one read or scan, the wait for its place included.
 const readTimeout = 5 * time.Second
 
-// admission holds core.PartitionReads places for each partition: those that wait for a part of the store that is stuck hold up none
-// of another.
+// admission holds core.PartitionReads places for each partition: those that wait for a part of the store that is stuck
+// hold up none of another.
 type admission [math.MaxUint8 + 1]chan struct{}
 
 func newAdmission() *admission {

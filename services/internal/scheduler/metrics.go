@@ -55,6 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"runnable":      {"Tenants that could start an attempt.", func(s core.Stats) float64 { return float64(s.Runnable) }},
 		"waiting":       {"Rows remembered until they are due.", func(s core.Stats) float64 { return float64(s.Waiting) }},
 		"backlogs":      {"Tenants with rows to scan.", func(s core.Stats) float64 { return float64(s.Backlogs) }},
+		"overdue_scans": {"Scans that the store has not answered for 200 ms.", func(s core.Stats) float64 { return float64(s.Overdue) }},
 		"runners":       {"Sink-runners that are known.", func(s core.Stats) float64 { return float64(s.Runners) }},
 		"slots":         {"Attempts that the connected runners can take.", func(s core.Stats) float64 { return float64(s.Slots) }},
 		"keys":          {"Sinks with work.", func(s core.Stats) float64 { return float64(s.Keys) }},

@@ -21,8 +21,8 @@ import (
 // goes with it.
 const settleWait = 5 * time.Millisecond
 
-// What gathers while a settle is under way is settled together, up to behind pages and maxBehind rows: a slot settles one
-// batch after the other, and a larger one takes little longer.
+// What gathers while a settle is under way is settled together, up to behind pages and maxBehind rows, or one page where that
+// has more: a slot settles one batch after the other, and a larger one takes little longer.
 const behind, maxBehind = 4, 512
 
 // settleTimeout bounds one try at a settle.
@@ -134,7 +134,7 @@ func (s *slots) at(slotted store.Slot) (*slot, error) {
 	return l, nil
 }
 
-// flush hands on what has gathered, in one piece where a batch has room for it.
+// flush hands on what has gathered, in pieces of a page: a batch has room for several.
 func (l *slot) flush() error {
 	for part := range slices.Chunk(l.pending, l.of.page) {
 		if err := l.batcher.Submit(part, ignore); err != nil {

@@ -11,25 +11,28 @@ import (
 // others from theirs for longer.
 const overdue = 200 * time.Millisecond
 
-// PartitionReads is how many reads and scans of one partition may be under way at once: the driver admits no more. So
-// with as many scans that have no answer nothing else of the partition could be read.
+// PartitionReads is how many reads and scans of one partition may be under way at once: whoever drives the core admits no
+// more. So with as many that have no answer nothing else of the partition could be read.
 const PartitionReads = 16
 
-// budget is the rows that scans under way have asked for: at most dispatch.batch, without those that are overdue.
+// budget is the rows that scans and reads of lanes under way have asked for: at most dispatch.batch, without those that
+// are overdue.
 type budget struct {
 	rows     int
 	portions ring[*portion] // the oldest first
-	watched  bool           // a timer looks for overdue ones
+	lanes    map[uint64]*portion
+	overdue  int
+	watched  bool // a timer looks for overdue ones
 	late     [math.MaxUint8 + 1]lateness
 }
 
 // lateness is what a partition of the store has left without an answer.
 type lateness struct {
-	scans int            // overdue
+	scans int            // overdue, and reads of lanes
 	held  ring[*backlog] // not scanned before one of them has ended
 }
 
-// portion is what one scan takes of the budget.
+// portion is what one scan takes of the budget, or one read of lanes whose turn it was.
 type portion struct {
 	of    *backlog // nil: nothing
 	rows  int
@@ -39,28 +42,54 @@ type portion struct {
 	soft  bool // its rows are reserved in the windows until it is overdue; else that is done elsewhere, and for longer
 }
 
-// charge takes rows of the budget for a scan of a backlog.
-func (c *Core) charge(p *portion, b *backlog, rows int, soft bool) {
-	p.of, p.rows, p.since, p.soft, p.place.value = b, rows, c.now, soft, p
-	c.budget.rows += rows
+// charge takes rows of the budget for a scan of a backlog, and reserves them in the windows.
+func (c *Core) charge(p *portion, b *backlog, rows int) {
+	p.of, p.rows, p.since, p.soft, p.place.value = b, rows, c.now, true, p
 	c.budget.portions.add(&p.place)
-	c.soften(p, 1)
+	c.tally(p, 1)
 }
 
-// soften reserves what a scan may claim, or takes that back.
-func (c *Core) soften(p *portion, sign int) {
-	if t := p.of.key.tenant; p.soft {
-		t.scans += sign
-		c.window.soft += sign * p.rows
-		t.window.soft += sign * p.rows
-		c.reserve(t, sign*p.rows)
+// chargeLane has a lane's row, which is counted, belong to the portion of its read.
+func (c *Core) chargeLane(read uint64, b *backlog) {
+	p := c.budget.lanes[read]
+	if p == nil {
+		if c.budget.lanes == nil {
+			c.budget.lanes = make(map[uint64]*portion)
+		}
+		p = &portion{of: b, since: c.now}
+		p.place.value = p
+		c.budget.lanes[read] = p
+		c.budget.portions.add(&p.place)
+		c.tally(p, 1)
+	}
+	p.rows++
+}
+
+// endLaneRead ends the portion of a read of lanes.
+func (c *Core) endLaneRead(read uint64) {
+	if p := c.budget.lanes[read]; p != nil {
+		delete(c.budget.lanes, read)
+		c.endPortion(p)
 	}
 }
 
+// tally adds a portion to all that bounds it, or with sign -1 takes it away.
+func (c *Core) tally(p *portion, sign int) {
+	t := p.of.key.tenant
+	t.scans += sign
+	c.budget.rows += sign * p.rows
+	rows := 0
+	if p.soft {
+		rows = sign * p.rows
+	}
+	c.window.soft += rows
+	t.window.soft += rows
+	c.reserve(t, rows)
+}
+
 func (c *Core) giveBack(p *portion) {
-	c.budget.rows -= p.rows
 	c.budget.portions.remove(&p.place)
-	c.soften(p, -1)
+	c.tally(p, -1)
 }
 
 // giveBackOverdue takes from scans what they hold without an answer for long. An answer that comes late finds what room
@@ -70,18 +99,17 @@ func (c *Core) giveBackOverdue() {
 		p := c.budget.portions.head.value
 		c.giveBack(p)
 		p.late = true
+		c.budget.overdue++
 		c.budget.late[p.of.partition].scans++
 	}
 }
 
-// endPortion ends a scan's portion, if it has one, and lets one backlog go on that waited for the partition: all of them
-// where nothing is late there any more.
+// endPortion ends a scan's portion, and lets backlogs go on that waited for the partition: until one of them can be scanned
+// now, or all where nothing is late there any more.
 func (c *Core) endPortion(p *portion) {
-	if p.of == nil {
-		return
-	}
 	l := &c.budget.late[p.of.partition]
 	if p.late {
+		c.budget.overdue--
 		l.scans--
 	} else {
 		c.giveBack(p)
@@ -91,7 +119,7 @@ func (c *Core) endPortion(p *portion) {
 		b := l.held.head.value
 		l.held.remove(&b.held)
 		c.update(b.key)
-		if l.scans > 0 {
+		if l.scans > 0 && b.behind.in && b.key.tenant.hungry.in {
 			return
 		}
 	}
@@ -110,6 +138,15 @@ func (c *Core) held(b *backlog) bool {
 
 // left is what can be asked for now.
 func (c *Core) left() int { return c.cfg.Batch - c.budget.rows }
+
+// cautious bounds what is asked for in a partition that has not answered: as much as would take the page with the rest of
+// its places.
+func (c *Core) cautious(b *backlog, limit int) int {
+	if c.budget.late[b.partition].scans == 0 {
+		return limit
+	}
+	return min(limit, max(1, c.cfg.Batch/PartitionReads))
+}
 
 // watchBudget looks again once the oldest scan is overdue.
 func (c *Core) watchBudget() {

@@ -27,8 +27,10 @@ func TestL14_AScanWithoutAnAnswerKeepsNobodyFromThePage(t *testing.T) {
 	require.Len(t, r.scans, 2)
 	require.Equal(t, other, r.scans[1].Key)
 	r.scans = r.scans[1:]
-	r.answerScan()
-	r.pump()
+	for range 3 {
+		r.answerScan()
+		r.pump()
+	}
 	require.Equal(t, 3, r.core.Stats().Claimed)
 	r.scans = append([]Scan{late}, r.scans...)
 	r.answerScan()
@@ -84,18 +86,121 @@ func TestL14_APartitionThatIsStuckTakesThePageOnce(t *testing.T) {
 	require.Equal(t, well, asked.Key)
 	require.Equal(t, 128, asked.Limit, "nobody shares the page with it")
 
-	for len(r.scans) > 0 { // one fails, and the next one has its turn
-		s := r.scans[0]
-		r.scans = r.scans[1:]
-		r.core.Scanned(r.now, s, nil, false, nil)
+	require.Positive(t, r.core.Stats().Overdue)
+	failed := map[string]bool{}
+	for range 20 { // each fails once, and the next one has its turn
+		for len(r.scans) > 0 {
+			s := r.scans[0]
+			r.scans = r.scans[1:]
+			if failed[s.Key.Tenant] {
+				r.core.Scanned(r.now, s, nil, false, nil)
+			} else {
+				failed[s.Key.Tenant] = true
+				r.core.ScanFailed(r.now, s)
+			}
+			r.pump()
+		}
+		r.pass(pause)
+	}
+	require.Len(t, failed, stuck)
+	require.Equal(t, 1, r.core.Stats().Tenants)
+	require.Zero(t, r.core.Stats().Overdue)
+}
+
+// A tenant that is alone has the whole page, and many sinks to ask for.
+func TestL14_APartitionWithoutAnAnswerIsAskedForLittle(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 128, 4000, 1000 })
+	r.holdScans = true
+	for i := range 2 * PartitionReads {
+		r.core.Backlog(r.now, 1, sink("stuck", fmt.Sprint(i)), r.now, 0, false)
+	}
+	r.pump()
+	well := sink("well", "a")
+	r.core.Backlog(r.now, 0, well, r.store(well, 300, 1).Start, 0, false)
+	for range 2 {
+		r.pass(overdue)
+		for r.answerWell() {
+			r.pump()
+		}
+	}
+	require.Equal(t, 300, r.core.Stats().Claimed)
+	require.Equal(t, 128, r.asked[0].Limit)
+	for _, s := range r.asked[1:] {
+		if s.Partition == 1 {
+			require.LessOrEqual(t, s.Limit, 128/PartitionReads)
+		}
+	}
+}
+
+// They take one place of the partition's, however many they are.
+func TestL13_LanesThatAreReadTogetherAreOneRead(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.Default.MaxInflight = 32, 40 })
+	r.join(1, 40)
+	var lanes []string
+	for i := range 60 {
+		lanes = append(lanes, fmt.Sprintf("b%02d", i))
+	}
+	r.enter(lanes...)
+	r.holdReads, r.holdScans, r.holdSettles = true, true, true
+	for range 20 {
+		r.first(hook.Delivered)
+	}
+	r.holdSettles = false
+	r.pump()
+	require.Len(t, r.laneReads, 1)
+	require.GreaterOrEqual(t, len(r.laneReads[0].Lanes), PartitionReads)
+	r.pass(overdue)
+	require.Equal(t, 1, r.core.Stats().Overdue)
+	other := sink("u", "a")
+	r.core.Backlog(r.now, 0, other, r.store(other, 1, 1).Start, 0, false)
+	r.pump()
+	require.Len(t, r.scans, 1)
+	r.holdReads, r.holdScans = false, false
+	r.pump()
+	r.deliver()
+	r.idle()
+}
+
+// The lanes that a scan found late lead, though a newer one has their room reserved.
+func TestL14_LanesThatAreFoundLateLead(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxInflight, c.Default.MaxInflight = 4, 4 })
+	r.holdScans = true
+	g := r.members(r.tick(), "a", "b", "c", "d", "e", "f")
+	r.core.Backlog(r.now, 0, g.Key, 0, 6, true)
+	r.pump()
+	for len(r.laneScans) == 0 {
+		r.answerScan()
 		r.pump()
 	}
-	tenants := map[string]bool{}
-	for _, s := range r.asked {
-		tenants[s.Key.Tenant] = true
-	}
-	require.Len(t, tenants, stuck+1)
-	require.Zero(t, r.core.Stats().Backlogs)
+	plain := sink("t", "b")
+	r.core.Backlog(r.now, 0, plain, r.store(plain, 4, 1).Start, 0, false)
+	r.pass(overdue)
+	require.NotEmpty(t, r.scans)
+	r.answerLaneScan()
+	r.pump()
+	require.Positive(t, r.core.Stats().Claimed)
+	r.holdScans = false
+	r.pump()
+	r.join(1, 4)
+	r.deliver()
+	r.idle()
+}
+
+// A condemnation needs room, too, and comes back for it.
+func TestL21_ACondemnationDoesNotWaitForAScanWithoutAnAnswer(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Default.MaxInflight = 4 })
+	r.holdScans = true
+	r.core.Backlog(r.now, 1, sink("t", "stuck"), r.now, 0, false)
+	r.pump()
+	require.Len(t, r.scans, 1)
+	r.store(sink("t", "a"), 1, 1)
+	r.condemn("a")
+	require.Len(t, r.scans, 1)
+	r.now = r.wake
+	r.core.Tick(r.now)
+	r.pump()
+	require.Len(t, r.scans, 2)
+	require.Equal(t, "a", r.scans[1].Key.SourceID)
 }
 
 // answerWell answers a scan of the partition that is well; false where there is none.

@@ -106,6 +106,7 @@ func (c *Core) enwindowAs(cl *claim, size int64) {
 	cl.windowed, cl.size = true, size
 	c.window.add(cl.size)
 	cl.key.tenant.window.add(cl.size)
+	c.place(cl.key.tenant)
 }
 
 func (c *Core) unwindow(cl *claim) {
@@ -219,7 +220,7 @@ func (c *Core) wakeClaim(cl *claim, due hook.Timestamp) {
 		return
 	}
 	c.unwait(cl)
-	if !cl.key.claimable() || c.room(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
+	if !cl.key.claimable() || c.free(cl.key.tenant) == 0 || !c.fits(cl.key, int64(cl.Size)) {
 		c.leave(cl)
 		return
 	}

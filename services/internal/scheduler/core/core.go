@@ -130,6 +130,7 @@ func (c *Core) Tick(now hook.Timestamp) {
 // Take returns the effects of all events since the last call, with what they made possible: attempts that can start
 // and scans that have room. Leases, settles and acks are the caller's until the next call, which has their room used again.
 func (c *Core) Take() Effects {
+	c.giveBackOverdue()
 	c.purge()
 	c.letIn()
 	c.dispatch()
@@ -178,6 +179,7 @@ type Stats struct {
 	Runners      int
 	Slots        int
 	Backlogs     int // tenants with rows to scan
+	Overdue      int // scans without an answer for long
 	GateOpen     bool
 	BreakersOpen int
 	Restarts     int // scans that had to begin again from a key's beginning, in this term
@@ -188,6 +190,6 @@ func (c *Core) Stats() Stats {
 	return Stats{
 		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
 		Lanes: c.lanes, LanesBlocked: c.blocked, Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
-		Backlogs: c.hungry.n, GateOpen: c.gate.open, Restarts: c.restarts, BreakersOpen: c.opened,
+		Backlogs: c.hungry.n, Overdue: c.budget.overdue, GateOpen: c.gate.open, Restarts: c.restarts, BreakersOpen: c.opened,
 	}
 }

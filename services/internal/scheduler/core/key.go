@@ -58,6 +58,7 @@ type backlog struct {
 	open  bool
 	from  hook.Timestamp
 	after hook.ID
+	asked hook.Timestamp // when rows were said to lie behind the beginning of all times
 	// again: rows were named while a scan was under way, which may have missed them; the lowest of them.
 	again hook.Timestamp
 	// wake is when the first row that is not due yet becomes due; zero for none.
@@ -174,9 +175,15 @@ func (k *sinkKey) backlog(partition uint8) *backlog {
 	return b
 }
 
+// beginning is before all rows; zero is none.
+const beginning hook.Timestamp = 1
+
 // lower makes sure that a scan will come by rows due at or after a time.
 func (c *Core) lower(b *backlog, due hook.Timestamp) {
-	due = max(due, 1) // in again, zero is none
+	due = max(due, beginning)
+	if due == beginning && (!b.open || b.from > beginning) {
+		b.asked = c.now
+	}
 	if b.scanning && (b.again == 0 || due < b.again) {
 		b.again = due
 	}

@@ -23,7 +23,7 @@ type lane struct {
 	from    hook.Place      // where the next read begins
 	waits   bool            // for its turn to be read: see turns
 	asking  bool            // a read is to be sent with the next effects
-	portion portion         // of the page, if the read has its turn there
+	dealt   bool            // the read is to be charged to the page
 	read    uint64          // the read under way; zero for none
 	asked   hook.Timestamp  // when the last read was sent
 	// named: members were named that the last read may have missed; again is the lowest of them.
@@ -79,14 +79,20 @@ func (c *Core) namedMembers(g *hook.Group) {
 	}
 }
 
-// admits says whether one more row of the key can be claimed, by number.
+// admits says whether one more row of the key can be asked for, by number; finds, whether one that was found can be claimed.
 func (c *Core) admits(k *sinkKey) bool { return k.scannable() && c.room(k.tenant) > 0 }
+func (c *Core) finds(k *sinkKey) bool  { return k.scannable() && c.free(k.tenant) > 0 }
 
 // name notes a member of a lane that is held, which the lane may not know of.
 func (c *Core) name(l *lane, ref hook.Ref, place hook.Place) {
 	if c.claims[ref] != nil || slices.ContainsFunc(l.rows, func(d hook.Delivery) bool { return d.Ref() == ref }) {
 		return
 	}
+	l.note(place)
+}
+
+// note has members from a place on be read before the lane ends.
+func (l *lane) note(place hook.Place) {
 	if !l.named || place.Less(l.again) {
 		l.named, l.again = true, place
 	}
@@ -194,10 +200,10 @@ func (c *Core) leadBy(l *lane, d *hook.Delivery) {
 		c.attach(l, cl)
 		c.enwindowAs(cl, 0) // nobody reads its body
 		c.expire(cl)
-	case d.Waits() && (d.Due > c.now || !c.admits(b.key)):
+	case d.Waits() && (d.Due > c.now || !c.finds(b.key)):
 		c.drop(l)
 		c.sleep(b, d.Due)
-	case !c.gate.open && d.Version <= c.bump, !c.admits(b.key):
+	case !c.gate.open && d.Version <= c.bump, !c.finds(b.key):
 		l.rows = append([]hook.Delivery{*d}, l.rows...)
 		c.waitTurn(l)
 	default:

@@ -36,6 +36,10 @@ func (c *Core) sendAsked() {
 			l.named, l.from = false, earlier(l.from, l.again)
 		}
 		l.asking, l.read, l.asked = false, r.ID, c.now
+		if l.dealt {
+			l.dealt = false
+			c.chargeLane(r.ID, of)
+		}
 		r.Lanes = append(r.Lanes, hook.LaneFrom{
 			Partition: l.backlog.partition, Key: l.backlog.key.id, Lane: l.text, From: l.from,
 		})
@@ -112,6 +116,7 @@ func (b *backlog) compare(o *backlog) int {
 }
 
 func (c *Core) laneReadEnded(r *LaneRead) {
+	c.endLaneRead(r.ID)
 	c.endRead(r.ID)
 	for i := range r.Lanes {
 		if k := c.keys[r.Lanes[i].Key]; k != nil {
@@ -126,7 +131,10 @@ func (c *Core) readEnded(l *lane) {
 	if !l.asking && l.read == 0 {
 		return
 	}
-	c.endPortion(&l.portion)
+	if l.dealt { // it was not sent yet
+		l.dealt = false
+		c.budget.rows--
+	}
 	l.asking, l.read = false, 0
 	c.reserve(l.backlog.key.tenant, -1)
 }

@@ -71,9 +71,12 @@ func (c *Core) metLane(b *backlog, found *hook.LaneRows, asked hook.Timestamp) b
 		for i := range found.Rows {
 			c.name(l, found.Rows[i].Ref(), found.Rows[i].Place)
 		}
+		if n := len(found.Rows); found.More && n > 0 {
+			l.note(found.Rows[n-1].Place)
+		}
 		return true
 	}
-	if !b.key.scannable() || c.free(b.key.tenant) == 0 {
+	if !c.finds(b.key) {
 		return false
 	}
 	l := c.holdLane(b, found.Lane, hook.Place{})

@@ -51,7 +51,8 @@ func (c *Core) readTurns(b *backlog, limit int) {
 		}
 		c.unwaitTurn(l)
 		c.ask(l)
-		c.charge(&l.portion, b, 1, false)
+		l.dealt = true
+		c.budget.rows++ // until it is sent, with others
 		limit--
 	}
 	c.update(b.key)

@@ -161,3 +161,16 @@ func TestL13_AReadOfLanesIsForOneSink(t *testing.T) {
 		require.Equal(t, key.Tenant == "u", k.hesitates != 0)
 	}
 }
+
+// A page shows the first members of a lane. The one that nobody named stands behind them.
+func TestI2_AMemberBehindThePageOfAHeldLaneIsFound(t *testing.T) {
+	r := newRig(t, nil)
+	r.join(1, 1)
+	r.enter(slices.Repeat([]string{"a"}, readAhead)...)
+	lost := r.members(r.tick(), "a")
+	r.core.Backlog(r.now, 0, lost.Key, 0, 1, true)
+	r.pump()
+	r.deliver()
+	require.Contains(t, r.begun(), lost.Hooks[0])
+	r.idle()
+}

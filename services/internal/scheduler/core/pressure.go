@@ -43,10 +43,10 @@ func (k *sinkKey) oldest() hook.Timestamp {
 }
 
 // begins is the due time of the first row of a backlog, as far as it is known: one that begins at the beginning of all
-// times is as old as the count that promised its rows.
+// times is as old as the word that it does.
 func (b *backlog) begins() hook.Timestamp {
-	if b.from == 0 {
-		return b.since
+	if b.from == beginning {
+		return b.asked
 	}
 	return b.from
 }

@@ -30,6 +30,18 @@ func TestPressureIsTheAgeOfTheOldestRowThatIsDueAndNotBegun(t *testing.T) {
 	r.idle()
 }
 
+// Where the first row may lie nobody knows, so that the pressure is that since somebody asked.
+func TestPressureOfABacklogFromTheBeginning(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		r := newRig(t, nil)
+		r.holdScans = true
+		r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, ordered)
+		r.pass(2 * time.Second)
+		r.core.Backlog(r.now, 0, sink("t", "a"), 0, 3, ordered)
+		require.Equal(t, 2*time.Second, r.core.Pressure(r.now).Lag)
+	}
+}
+
 func TestRowsBehindAnOpenBreakerMakeNoPressure(t *testing.T) {
 	r := newRig(t, nil)
 	r.join(1, 3)

@@ -9,7 +9,6 @@ func (c *Core) scan() {
 	if !c.gate.open {
 		return
 	}
-	c.giveBackOverdue()
 	for more := true; more && c.hungry.n > 0 && c.left() > 0; {
 		share := c.share()
 		for n := c.hungry.n; more && n > 0; n-- {
@@ -47,6 +46,7 @@ func (c *Core) visit(share int) bool {
 	if c.held(b) {
 		return true
 	}
+	limit = c.cautious(b, limit)
 	kind := b.next()
 	if b.key.breaker.state == halfOpen && kind != otherLanes && !b.sweeping {
 		limit = 1
@@ -168,7 +168,7 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 // beginScan reserves the rows that a scan of a backlog may claim.
 func (c *Core) beginScan(b *backlog, limit int) {
 	b.scanning, b.again = true, 0
-	c.charge(&b.portion, b, limit, true)
+	c.charge(&b.portion, b, limit)
 	c.update(b.key)
 }
 
