@@ -28,13 +28,13 @@ type budget struct {
 
 // lateness is what a partition of the store has left without an answer.
 type lateness struct {
-	scans int            // overdue, and reads of lanes
+	scans int            // that are overdue; a read of lanes counts as one
 	held  ring[*backlog] // not scanned before one of them has ended
 }
 
 // portion is what one scan takes of the budget, or one read of lanes whose turn it was.
 type portion struct {
-	of    *backlog // nil: nothing
+	of    *backlog
 	rows  int
 	since hook.Timestamp
 	place node[*portion]

@@ -271,3 +271,22 @@ func TestI2_ABacklogThatIsNamedDuringAScanIsFound(t *testing.T) {
 	r.first(hook.Delivered)
 	r.idle()
 }
+
+// Lanes that are read take the page as scans do, and one Take is all that the driver calls.
+func TestL14_TheTimeOfAReadOfLanesIsWatched(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch, c.Default.MaxInflight = 32, 40 })
+	r.join(1, 40)
+	var lanes []string
+	for i := range 60 {
+		lanes = append(lanes, fmt.Sprintf("b%02d", i))
+	}
+	r.enter(lanes...)
+	r.holdSettles = true
+	for range 20 {
+		r.first(hook.Delivered)
+	}
+	r.core.Settled(r.now, r.tick(), r.settles)
+	e := r.core.Take()
+	require.Len(t, e.LaneReads, 1)
+	require.Equal(t, r.now.Add(overdue), e.Wake)
+}

@@ -136,6 +136,7 @@ func (c *Core) Take() Effects {
 	c.dispatch()
 	c.scan()
 	c.sendAsked()
+	c.watchBudget()
 	out := c.out
 	out.Wake = c.wake()
 	c.out = c.spare.emptied()
@@ -189,7 +190,8 @@ type Stats struct {
 func (c *Core) Stats() Stats {
 	return Stats{
 		Claimed: c.window.rows, ClaimedBytes: c.window.bytes, Running: c.running, Runnable: c.runnable.n,
-		Lanes: c.lanes, LanesBlocked: c.blocked, Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants), Runners: len(c.runners), Slots: c.slots,
+		Lanes: c.lanes, LanesBlocked: c.blocked, Waiting: c.waiting, Keys: len(c.keys), Tenants: len(c.tenants),
+		Runners: len(c.runners), Slots: c.slots,
 		Backlogs: c.hungry.n, Overdue: c.budget.overdue, GateOpen: c.gate.open, Restarts: c.restarts, BreakersOpen: c.opened,
 	}
 }

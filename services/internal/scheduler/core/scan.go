@@ -15,7 +15,6 @@ func (c *Core) scan() {
 			more = c.visit(share)
 		}
 	}
-	c.watchBudget()
 }
 
 // maxTurn bounds the rows of a tenant's turn where no page reaches all tenants.
