@@ -18,12 +18,12 @@ func Collector() {
 	}
 }
 
-// forDisk is how many threads wait for the disk at most times: one syncs the log, one flushes or compacts.
-const forDisk = 2
+// forDisk is how many threads wait for the disk at most times: the one that syncs the log.
+const forDisk = 1
 
-// Processors gives the runtime more processors than it may use at once, unless GOMAXPROCS is set. It is for a process
+// Processors gives the runtime one processor more than it may use at once, unless GOMAXPROCS is set. It is for a process
 // with a store on its own disk: a thread that comes back from the disk with a commit that many wait for has to find a
-// processor, and queues for one behind all that is runnable where there are no spare ones. From then on the runtime does
+// processor, and queues for one behind all that is runnable where there is no spare one. From then on the runtime does
 // not follow a container's quota when that changes; where one is tight, GOMAXPROCS keeps bursts from being throttled.
 func Processors() {
 	if os.Getenv("GOMAXPROCS") == "" {

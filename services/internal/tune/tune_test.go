@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProcessorsAreThoseOfTheMachineAndTwoMore(t *testing.T) {
+func TestProcessorsAreThoseOfTheMachineAndOneMore(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	restoreProcessors(t)
 	runtime.SetDefaultGOMAXPROCS()
