@@ -281,6 +281,15 @@ func (s *system) outstanding() (n int64) {
 	return n
 }
 
+// elsewhere is a tenant whose rows lie in another partition.
+func (s *system) elsewhere(partition uint8) string {
+	tenant := "t"
+	for s.store.Partition(tenant, 0) == partition {
+		tenant += "x"
+	}
+	return tenant
+}
+
 // faultySystem is a system on whose store faults strike.
 func faultySystem(t *testing.T, plan func(faultkv.Call) faultkv.Fault) *system {
 	s := newSystem(t)

@@ -133,10 +133,7 @@ func TestL14_APartitionThatIsStuckHoldsUpNoOther(t *testing.T) {
 		w.connect(n)
 		synctest.Wait()
 		require.EqualValues(t, core.PartitionReads, waiting.Load(), "of one partition no more are under way")
-		other := "t"
-		for s.store.Partition(other, 0) == stuck {
-			other += "x"
-		}
+		other := s.elsewhere(stuck)
 		began := time.Now()
 		w.accept("demo", other, 1)
 		r.settle(r.leased(1)[0], delivered)

@@ -112,10 +112,8 @@ func TestL14_SinksOfAStuckPartitionHoldTheirStreamUpForAMoment(t *testing.T) {
 		r.connect(n, 8, nil, nil)
 		w.connect(n)
 		synctest.Wait()
-		stuck, other := s.store.Partition(hook.DefaultTenant, 0), "t"
-		for s.store.Partition(other, 0) == stuck {
-			other += "x"
-		}
+		stuck := s.store.Partition(hook.DefaultTenant, 0)
+		other := s.elsewhere(stuck)
 		counters := func(c faultkv.Call) bool {
 			return c.Op == faultkv.BatchGet && store.Class(c.Keys[0]) == "counter" && c.Keys[0][0] == stuck+1
 		}

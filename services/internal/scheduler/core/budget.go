@@ -42,9 +42,9 @@ type portion struct {
 	soft  bool // its rows are reserved in the windows until it is overdue; else that is done elsewhere, and for longer
 }
 
-// charge takes rows of the budget for a scan of a backlog, and reserves them in the windows.
-func (c *Core) charge(p *portion, b *backlog, rows int) {
-	p.of, p.rows, p.since, p.soft, p.place.value = b, rows, c.now, true, p
+// charge begins a portion, of rows that are not counted yet.
+func (c *Core) charge(p *portion, b *backlog, rows int, soft bool) {
+	p.of, p.rows, p.since, p.soft, p.late, p.place.value = b, rows, c.now, soft, false, p
 	c.budget.portions.add(&p.place)
 	c.tally(p, 1)
 }
@@ -56,11 +56,9 @@ func (c *Core) chargeLane(read uint64, b *backlog) {
 		if c.budget.lanes == nil {
 			c.budget.lanes = make(map[uint64]*portion)
 		}
-		p = &portion{of: b, since: c.now}
-		p.place.value = p
+		p = new(portion)
 		c.budget.lanes[read] = p
-		c.budget.portions.add(&p.place)
-		c.tally(p, 1)
+		c.charge(p, b, 0, false)
 	}
 	p.rows++
 }
@@ -114,7 +112,6 @@ func (c *Core) endPortion(p *portion) {
 	} else {
 		c.giveBack(p)
 	}
-	p.of, p.late = nil, false
 	for n := l.held.n; n > 0; n-- {
 		b := l.held.head.value
 		l.held.remove(&b.held)

@@ -136,11 +136,7 @@ func TestL14_APartitionWithoutAnAnswerIsAskedForLittle(t *testing.T) {
 func TestL13_LanesThatAreReadTogetherAreOneRead(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Batch, c.Default.MaxInflight = 32, 40 })
 	r.join(1, 40)
-	var lanes []string
-	for i := range 60 {
-		lanes = append(lanes, fmt.Sprintf("b%02d", i))
-	}
-	r.enter(lanes...)
+	r.enter(laneNames(60)...)
 	r.holdReads, r.holdScans, r.holdSettles = true, true, true
 	for range 20 {
 		r.first(hook.Delivered)
@@ -276,11 +272,7 @@ func TestI2_ABacklogThatIsNamedDuringAScanIsFound(t *testing.T) {
 func TestL14_TheTimeOfAReadOfLanesIsWatched(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Batch, c.Default.MaxInflight = 32, 40 })
 	r.join(1, 40)
-	var lanes []string
-	for i := range 60 {
-		lanes = append(lanes, fmt.Sprintf("b%02d", i))
-	}
-	r.enter(lanes...)
+	r.enter(laneNames(60)...)
 	r.holdSettles = true
 	for range 20 {
 		r.first(hook.Delivered)

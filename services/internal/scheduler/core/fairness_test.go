@@ -126,16 +126,21 @@ func TestL15_WhatATenantDoesNotUseIsLeftToOthers(t *testing.T) {
 	require.Equal(t, map[string]int{"t": 10, "u": 1}, byTenant)
 }
 
-func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Batch = 2 })
-	r.holdScans = true
+// backlogs gives tenants rows that nobody named, and has all of them looked for at once.
+func (r *rig) backlogs(format string, tenants, rows int) {
 	r.core.gate.open = false
-	for i := range 5 {
-		key := sink(fmt.Sprint("t", i), "a")
-		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0, false)
+	for i := range tenants {
+		key := sink(fmt.Sprintf(format, i), "a")
+		r.core.Backlog(r.now, 0, key, r.store(key, rows, 1).Start, 0, false)
 	}
 	r.core.gate.open = true
 	r.pump()
+}
+
+func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Batch = 2 })
+	r.holdScans = true
+	r.backlogs("t%d", 5, 10)
 	for len(r.asked) < 10 {
 		r.answerScan()
 		r.pump()
@@ -151,14 +156,8 @@ func TestL15_TenantsThatAPageDidNotReachGoFirstNextTime(t *testing.T) {
 func TestI8_TurnsGetShorterAsTheWindowFillsUp(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 4, 20, 20 })
 	r.holdScans = true
-	r.core.gate.open = false
 	const tenants = 11
-	for i := range tenants {
-		key := sink(fmt.Sprintf("t%02d", i), "a")
-		r.core.Backlog(r.now, 0, key, r.store(key, 10, 1).Start, 0, false)
-	}
-	r.core.gate.open = true
-	r.pump()
+	r.backlogs("t%02d", tenants, 10)
 	for len(r.asked) < tenants {
 		r.answerScan()
 		r.pump()
@@ -177,13 +176,7 @@ func TestI8_TurnsGetShorterAsTheWindowFillsUp(t *testing.T) {
 func TestI8_TurnsStayLongWhileScansAreUnderWay(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Batch, c.MaxInflight, c.Default.MaxInflight = 16, 1000, 100 })
 	r.holdScans = true
-	r.core.gate.open = false
-	for i := range 17 {
-		key := sink(fmt.Sprintf("t%02d", i), "a")
-		r.core.Backlog(r.now, 0, key, r.store(key, 50, 1).Start, 0, false)
-	}
-	r.core.gate.open = true
-	r.pump()
+	r.backlogs("t%02d", 17, 50)
 	for range 40 {
 		r.answerScan()
 		r.pump()

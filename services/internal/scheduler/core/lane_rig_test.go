@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sort"
 
@@ -70,6 +71,14 @@ func (r *rig) members(start hook.Timestamp, lanes ...string) hook.Group {
 		g.Hooks, g.Lanes, g.Members = append(g.Hooks, id), append(g.Lanes, lane), append(g.Members, uint32(i))
 	}
 	return g
+}
+
+// laneNames is n lanes in the order of their texts.
+func laneNames(n int) (lanes []string) {
+	for i := range n {
+		lanes = append(lanes, fmt.Sprintf("b%02d", i))
+	}
+	return lanes
 }
 
 // enter commits and names members.

@@ -14,11 +14,7 @@ import (
 func TestI8_ANamedLaneDoesNotPassThoseThatWait(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxInflight = 40 })
 	r.join(1, 40)
-	var lanes []string
-	for i := range 60 {
-		lanes = append(lanes, fmt.Sprintf("b%02d", i))
-	}
-	r.enter(lanes...)
+	r.enter(laneNames(60)...)
 	r.holdReads = true
 	for range 20 {
 		r.first(hook.Delivered)
@@ -36,11 +32,7 @@ func TestI8_ANamedLaneDoesNotPassThoseThatWait(t *testing.T) {
 func TestI8_ABusyLaneDoesNotKeepTheCursorFromOthers(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxInflight = 4 })
 	r.join(1, 4)
-	var lanes []string
-	for i := range 30 {
-		lanes = append(lanes, fmt.Sprintf("b%02d", i))
-	}
-	g := r.members(r.tick(), lanes...)
+	g := r.members(r.tick(), laneNames(30)...)
 	r.core.Backlog(r.now, 0, g.Key, 0, 30, true)
 	r.pump()
 	for range 100 {

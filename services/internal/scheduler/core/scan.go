@@ -167,7 +167,7 @@ func (c *Core) ScanFailed(now hook.Timestamp, s Scan) {
 // beginScan reserves the rows that a scan of a backlog may claim.
 func (c *Core) beginScan(b *backlog, limit int) {
 	b.scanning, b.again = true, 0
-	c.charge(&b.portion, b, limit)
+	c.charge(&b.portion, b, limit, true)
 	c.update(b.key)
 }
 
