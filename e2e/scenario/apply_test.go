@@ -56,7 +56,7 @@ sources:
 	w.signed("/one")
 
 	w.apply(first, applied, []string{"= acme.own: unchanged", "= fresh: unchanged, but for the secrets"}, "--dry-run")
-	w.apply(first, applied, []string{"= acme.own: unchanged", "= fresh: write the secrets of"})
+	w.apply(first, applied, []string{"= acme.own: unchanged", "= fresh: rewrite, for its secrets"})
 
 	second := fmt.Sprintf(`
 sources:

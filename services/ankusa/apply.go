@@ -94,7 +94,7 @@ func (a *applier) replace(ctx context.Context, s *source.Source, lines []string)
 	case a.dryRun:
 		a.say("= %s: unchanged, but for the secrets, which cannot be compared", s.ID())
 	default:
-		a.change(s.ID(), "=", "write the secrets of", nil, func() error { return a.api.update(ctx, s) })
+		a.change(s.ID(), "=", "rewrite, for its secrets", nil, func() error { return a.api.update(ctx, s) })
 	}
 }
 

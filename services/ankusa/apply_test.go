@@ -54,7 +54,7 @@ func TestApplyBringsTheServerToWhatTheFileSays(t *testing.T) {
 
 	code, out = apply(t, s, changedSources)
 	require.Zero(t, code)
-	require.Equal(t, "= acme.hub: write the secrets of\n~ open: update\n    ~ max_headers: 64 -> 3\n    + retry.base_ms: 50\n", out)
+	require.Equal(t, "= acme.hub: rewrite, for its secrets\n~ open: update\n    ~ max_headers: 64 -> 3\n    + retry.base_ms: 50\n", out)
 	require.NotContains(t, out, "s3cret")
 
 	_, shown = request(t, http.MethodGet, s.admin+"/v1/tenants/default/sources", "")

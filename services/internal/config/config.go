@@ -19,7 +19,8 @@ type Config struct {
 	Node Node `key:"node"`
 	// Logging, as JSON lines on standard error.
 	Log Log `key:"log"`
-	// The public listener that takes hooks (ingest).
+	// The public listener that takes hooks (ingest). It answers /health, /ready and /metrics, too, and metrics name the
+	// sources: what stands before it on the way from strangers should pass on the hooks' URLs alone.
 	HTTP HTTP `key:"http"`
 	// The operator's REST API (gateway).
 	Admin Admin `key:"admin"`

@@ -347,7 +347,7 @@ http: {routing: tenant_path}
 	got := faultsOf(t, err)
 	require.Len(t, got, 4)
 	require.Contains(t, got[0], "2: sources.open.trust_url_tenant must be true")
-	require.Contains(t, got[1], "5: sources.open.sinks.0.url must be allowed by egress, got one that breaks its rule on the scheme")
+	require.Contains(t, got[1], "5: sources.open.sinks.0.url must be allowed by egress: https, or http where egress.allow_http is true")
 	require.Contains(t, got[2], "6: sources.odd.colour must be absent")
 	require.Contains(t, got[3], "6: sources.odd.sinks must be")
 }

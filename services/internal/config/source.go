@@ -85,6 +85,14 @@ func (c Config) CheckEgress(r egress.Resolver) func(*source.Source) error {
 	}
 }
 
+// egressRules say what a URL must be, and the key that allows more.
+var egressRules = map[egress.Rule]string{
+	egress.RuleURL:     "an absolute URL of a host, without user information",
+	egress.RuleScheme:  "https, or http where egress.allow_http is true",
+	egress.RulePort:    "a port of egress.ports",
+	egress.RuleAddress: "a public address or one of egress.allow_cidrs, and none of egress.deny_cidrs",
+}
+
 func egressFaults(s *source.Source, judge func(url string) error) source.Faults {
 	var found source.Faults
 	for i, sink := range s.Sinks {
@@ -95,7 +103,7 @@ func egressFaults(s *source.Source, judge func(url string) error) source.Faults 
 		if errors.As(judge(sink.HTTP.URL), &denied) {
 			found = append(found, source.Fault{
 				Key:     fmt.Sprintf("sinks.%d.url", i),
-				Problem: fmt.Sprintf("must be allowed by egress, got one that breaks its rule on the %s", denied.Rule),
+				Problem: "must be allowed by egress: " + egressRules[denied.Rule],
 			})
 		}
 	}

@@ -75,6 +75,8 @@ func (p RetryPolicy) Decide(s State, o Outcome, claimed, now Timestamp, random f
 		return Verdict{Kind: Complete, State: s.ended(o, claimed)}
 	case o.Class == Gone:
 		return Verdict{Kind: Reread, State: s}
+	case o.Class == SourceGone, o.Class == SinkGone:
+		return Verdict{Kind: Bury, State: s, Reason: o.Reason, Class: ErrorPermanent}
 	case o.Class == NotStarted:
 		return Verdict{Kind: Again, State: s, Due: now.Add(lossPause)}
 	case o.Class == Lost && s.Lost+1 < maxLosses:

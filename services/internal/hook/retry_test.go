@@ -65,9 +65,13 @@ func TestTheEndOfAnAttemptDecidesWhatComesNext(t *testing.T) {
 			State{}, Outcome{Class: Permanent, Reason: "http: status 410"},
 			Verdict{Kind: Bury, State: State{Attempts: 1}, Reason: "http: status 410", Class: ErrorPermanent},
 		},
-		"source gone": {
+		"a source that is gone costs no attempt": {
 			State{}, Outcome{Class: SourceGone, Reason: "source_gone"},
-			Verdict{Kind: Bury, State: State{Attempts: 1}, Reason: "source_gone", Class: ErrorPermanent},
+			Verdict{Kind: Bury, Reason: "source_gone", Class: ErrorPermanent},
+		},
+		"a sink that is gone costs no attempt": {
+			State{Attempts: 2}, Outcome{Class: SinkGone, Reason: "sink_gone 0 http"},
+			Verdict{Kind: Bury, State: State{Attempts: 2}, Reason: "sink_gone 0 http", Class: ErrorPermanent},
 		},
 		"the last attempt of a bound": {
 			State{Attempts: 4}, Outcome{Class: Throttled, Reason: "http: status 429"},
