@@ -81,6 +81,7 @@ func parts() []part {
 		{"Get", "", testGet},
 		{"BatchGet", "", testBatchGet},
 		{"OwnWritesAreSeen", "", testOwnWrites},
+		{"TheLastWriteOfAKeyCounts", "", testRewrites},
 		{"SlicesBelongToTheCaller", "", testOwnership},
 		{"EmptyValueIsRefused", "", testEmptyValue},
 		{"ClosureErrorWritesNothing", "", testClosureError},

@@ -88,6 +88,26 @@ func testOwnWrites(t *testing.T, f Factory) {
 	require.Equal(t, map[string]string{"old": "3", "new": "x"}, dump(ctx, t, s))
 }
 
+// testRewrites: the last of many writes of a key counts, among many others.
+func testRewrites(t *testing.T, f Factory) {
+	ctx, s := open(t, f)
+	want := map[string]string{}
+	_, err := s.Update(ctx, kv.UpdateOptions{}, func(tx kv.Txn) error {
+		for i := range 2000 {
+			key, value := fmt.Sprintf("k%03d", i*7919%200), fmt.Sprint(i)
+			want[key] = value
+			require.NoError(t, tx.Put(b(key), b(value)))
+			if i%3 == 0 {
+				delete(want, key)
+				require.NoError(t, tx.Delete(b(key)))
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, want, dump(ctx, t, s))
+}
+
 // A caller may do as it likes with what it was given, also with the value of an own write.
 func testOwnership(t *testing.T, f Factory) {
 	ctx, s := open(t, f)

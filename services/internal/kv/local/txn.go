@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 
 type op struct {
 	kind       opKind
+	nth        uint32 // of the transaction, once that is sorted
 	key, value []byte
 }
 
@@ -84,7 +86,7 @@ func (t *txn) Put(key, value []byte) error {
 	if len(value) == 0 {
 		return fmt.Errorf("put %x: %w", key, errEmptyValue)
 	}
-	return t.add(op{opPut, key, value})
+	return t.add(op{kind: opPut, key: key, value: value})
 }
 
 func (t *txn) Delete(key []byte) error { return t.add(op{kind: opDelete, key: t.keep(key)}) }
@@ -195,8 +197,20 @@ func (t *txn) ownIn(sc kv.Scan) []*op {
 	return own
 }
 
+// sort orders the operations by their keys, those of one key as they came: the engine finds the place of each from that of
+// the one before it.
+func (t *txn) sort() {
+	for i := range t.ops {
+		t.ops[i].nth = uint32(i)
+	}
+	slices.SortFunc(t.ops, func(a, b op) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.nth, b.nth))
+	})
+}
+
 // encode prepares the commit outside every lock. The batch is nil if there are only locks.
 func (t *txn) encode() (*pebble.Batch, error) {
+	t.sort()
 	t.hashes = slices.Grow(t.hashes[:0], len(t.ops))[:len(t.ops)]
 	writes := 0
 	for i := range t.ops {

@@ -40,7 +40,7 @@ func (l *lane) followed() bool {
 
 const (
 	// readAhead is the members of a lane that are read at a time.
-	readAhead = 16
+	readAhead = 32
 	// lanesPerRead bounds the lanes of one read.
 	lanesPerRead = 32
 )
@@ -153,8 +153,12 @@ func (c *Core) remain(b *backlog, r *hook.Row) {
 	c.sleep(b, r.Due)
 }
 
-// strike takes a delivery out of what was read ahead.
-func (l *lane) strike(ref hook.Ref) {
+// strike takes a delivery out of what was read ahead. Mostly it stands before all of that, and needs no search.
+func (l *lane) strike(r *hook.Row) {
+	if len(l.rows) == 0 || r.Place.Less(l.rows[0].Place) {
+		return
+	}
+	ref := r.Ref()
 	l.rows = slices.DeleteFunc(l.rows, func(d hook.Delivery) bool { return d.Ref() == ref })
 }
 
@@ -235,7 +239,7 @@ func (c *Core) attachAdopted(cl *claim) {
 // passOn has the lane of a head that has ended go on.
 func (c *Core) passOn(cl *claim) {
 	if l := cl.key.backlog(cl.Partition).lanes[cl.Lane]; l != nil {
-		l.strike(cl.Ref())
+		l.strike(&cl.Row)
 	}
 	l := cl.lane
 	if l == nil {
