@@ -50,6 +50,7 @@ func TestAReceiverThatMisbehavesGetsEveryHookInTheEnd(t *testing.T) {
 		"resets":   receiver.Script(receiver.Reset(), ok),
 		"redirect": receiver.Script(receiver.Redirect("/elsewhere"), ok),
 		"endless":  receiver.Endless(http.StatusOK),
+		"back":     receiver.SendBack(),
 		"pauses":   receiver.Script(receiver.RetryAfter(http.StatusTooManyRequests, time.Second), ok),
 		"gone":     receiver.Answer(http.StatusGone),
 	}
@@ -72,7 +73,7 @@ func TestAReceiverThatMisbehavesGetsEveryHookInTheEnd(t *testing.T) {
 
 	tries := w.attemptsByPath()
 	require.Zero(t, tries["/elsewhere"], "L38: a redirect is never followed")
-	for path, want := range map[string]int{"/slow": 1, "/fails": 4, "/hangs": 2, "/resets": 2, "/redirect": 2, "/endless": 1, "/pauses": 2, "/gone": 1} {
+	for path, want := range map[string]int{"/slow": 1, "/fails": 4, "/hangs": 2, "/resets": 2, "/redirect": 2, "/endless": 1, "/back": 1, "/pauses": 2, "/gone": 1} {
 		require.Equal(t, want*each, tries[path], path)
 	}
 }

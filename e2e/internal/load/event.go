@@ -29,6 +29,9 @@ type Event struct {
 	Body    []byte
 }
 
+// Mark stands in every body that this package makes, so that a body is known where it must not be.
+const Mark = "mark-of-a-body"
+
 // Maker makes the events of one provider. The bodies of two events are never equal.
 type Maker func(seq int) (Event, error)
 
@@ -36,7 +39,7 @@ type Maker func(seq int) (Event, error)
 func Plain(source string, size int) Maker {
 	return func(seq int) (Event, error) {
 		var b bytes.Buffer
-		fmt.Fprintf(&b, "%s-%d\x00", source, seq)
+		fmt.Fprintf(&b, "%s-%d %s\x00", source, seq, Mark)
 		for i := 0; b.Len() < size; i++ {
 			b.WriteByte(byte(i + seq))
 		}
@@ -64,7 +67,7 @@ func InLanes(maker Maker, lanes ...string) Maker {
 func Stripe(source, secret string) Maker {
 	return func(seq int) (Event, error) {
 		key := fmt.Sprintf("evt_%s_%d", source, seq)
-		body, err := document(map[string]any{"id": key, "object": "event", "data": text(seq)})
+		body, err := document(map[string]any{"id": key, "object": "event", "mark": Mark, "data": text(seq)})
 		if err != nil {
 			return Event{}, err
 		}
@@ -84,7 +87,7 @@ func StandardWebhooks(source, secret string) (Maker, error) {
 	}
 	return func(seq int) (Event, error) {
 		id := fmt.Sprintf("msg_%s_%d", source, seq)
-		body, err := document(map[string]any{"type": "user.created", "seq": seq, "data": text(seq)})
+		body, err := document(map[string]any{"type": "user.created", "seq": seq, "mark": Mark, "data": text(seq)})
 		if seq%3 == 2 {
 			body = append(body, 0xff, 0xfe, 0x00, byte(seq))
 		}

@@ -13,6 +13,7 @@ import (
 type Exchange struct {
 	w       http.ResponseWriter
 	req     *http.Request
+	body    []byte
 	try     int
 	attempt *history.Attempt
 }
@@ -84,6 +85,20 @@ func Reset() Behaviour {
 			_ = t.SetLinger(0)
 		}
 		x.attempt.Answered = time.Now()
+		_ = c.Close()
+	}
+}
+
+// SendBack confirms and then sends the request's body as an answer that nobody asked for.
+func SendBack() Behaviour {
+	return func(x *Exchange) {
+		c, _, err := http.NewResponseController(x.w).Hijack()
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		x.attempt.Status = http.StatusNoContent
+		x.attempt.Answered = time.Now()
+		_, _ = c.Write(append([]byte("HTTP/1.1 204 No Content\r\n\r\n"), x.body...)) // a sender that has left
 		_ = c.Close()
 	}
 }

@@ -159,7 +159,7 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	try, behave := r.next(a.ID, req.URL.Path)
 	defer r.ended(&a)
-	behave(&Exchange{w: w, req: req, try: try, attempt: &a})
+	behave(&Exchange{w: w, req: req, body: body, try: try, attempt: &a})
 }
 
 func (r *Receiver) judge(req *http.Request, body []byte) string {

@@ -113,6 +113,7 @@ func TestMisbehaviourLooksLikeMisbehaviour(t *testing.T) {
 		"reset":    {receiver.Reset(), 0, true},
 		"redirect": {receiver.Redirect("/ok"), 307, false},
 		"endless":  {receiver.Endless(200), 200, false},
+		"back":     {receiver.SendBack(), 204, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t)

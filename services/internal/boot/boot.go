@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	stdlog "log"
 	"os"
 
 	"go.uber.org/zap"
@@ -70,11 +71,21 @@ func Run(ctx context.Context, role config.Role, path string, build Build, out io
 		return report(out, err)
 	}
 	defer func() { _ = log.Sync() }() // the last lines; there is nowhere else to complain
+	stdlog.SetOutput(withheld{log})
 	if err := newProcess(role, path, c, log).run(ctx, build, hangups); err != nil {
 		log.Error("process failed", zap.Error(err))
 		return code(err)
 	}
 	return 0
+}
+
+// withheld is where Go's standard logger writes, which libraries use that have been given no other. net/http quotes there
+// what a destination sent unasked, and a destination can send a hook back: that something was written is all that is told.
+type withheld struct{ log *zap.Logger }
+
+func (w withheld) Write(text []byte) (int, error) {
+	w.log.Debug("a library complained; its words are withheld", zap.Int("bytes", len(text)))
+	return len(text), nil
 }
 
 func report(out io.Writer, err error) int {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -91,4 +92,14 @@ func TestFlagsOfAProcess(t *testing.T) {
 	require.Equal(t, exitUsage, Main(config.RoleIngest, []string{"--colour"}, nil))
 	require.Equal(t, exitUsage, Main(config.RoleIngest, []string{"now"}, nil))
 	require.Equal(t, config.ExitCode, Main(config.RoleIngest, []string{"--config", "/nothing"}, nil))
+}
+
+func TestL48_WhatLibrariesWriteToTheStandardLogIsWithheld(t *testing.T) {
+	var out bytes.Buffer
+	Run(t.Context(), config.RoleAll, file(t, "log: {level: debug}\n"), func(context.Context, *Process) error {
+		stdlog.Printf("Unsolicited response starting with %q", "the body of a hook")
+		return errBuild
+	}, &out)
+	require.NotContains(t, out.String(), "body of a hook")
+	require.Contains(t, out.String(), "its words are withheld")
 }

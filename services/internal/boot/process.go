@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"ankusa.dev/services/internal/config"
+	"ankusa.dev/services/internal/refusal"
 	"ankusa.dev/services/internal/rpc"
 	"ankusa.dev/services/internal/rpc/inprocess"
 	"ankusa.dev/services/internal/run"
@@ -175,7 +176,6 @@ const (
 	operatorHeaderTimeout = 10 * time.Second
 	operatorReadTimeout   = 30 * time.Second
 	operatorIdleTimeout   = time.Minute
-	operatorMaxHeader     = 64 << 10
 	operatorDrain         = time.Second
 )
 
@@ -190,10 +190,10 @@ func (p *Process) ServeHTTP(what, at string, h http.Handler) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: h, ErrorLog: errorLog, MaxHeaderBytes: operatorMaxHeader,
+		Handler: h, ErrorLog: errorLog, MaxHeaderBytes: refusal.MaxHeaderBytes,
 		ReadHeaderTimeout: operatorHeaderTimeout, ReadTimeout: operatorReadTimeout, IdleTimeout: operatorIdleTimeout,
 	}
-	p.Add(run.HTTP(what, server, l, operatorDrain))
+	p.Add(run.HTTP(what, server, refusal.AsJSON(l), operatorDrain))
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (p *Process) Reload() (applied, restart []string, err error) { return p.rel
 func (r *reloading) reload() (applied, restart []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next, err := config.Load(r.path, r.role, config.Environment{})
+	next, err := config.LoadAgain(r.path, r.role, config.Environment{})
 	if err != nil {
 		r.complain(err)
 		return nil, nil, err

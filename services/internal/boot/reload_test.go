@@ -106,6 +106,18 @@ func TestABadFileChangesNothingAndEveryFaultIsLogged(t *testing.T) {
 	require.Empty(t, taken)
 }
 
+// Who writes a file anew truncates it first, and a hang-up may come in between.
+func TestAFileThatSaysNothingChangesNothing(t *testing.T) {
+	path := file(t, "dispatch: {concurrency: 2}\n")
+	p, taken, _ := reloadable(t, path)
+	for _, text := range []string{"", "# to be continued\n", "null\n"} {
+		write(t, path, text)
+		_, _, err := p.Reload()
+		require.ErrorContains(t, err, "the file must have content, got nothing")
+	}
+	require.Empty(t, taken)
+}
+
 func TestAHangUpEndsNoProcessThatHasNothingToTakeOver(t *testing.T) {
 	path := file(t, "")
 	ctx, cancel := context.WithCancel(t.Context())

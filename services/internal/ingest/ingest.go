@@ -23,6 +23,7 @@ import (
 	"ankusa.dev/services/internal/ingest/grpcapi"
 	"ankusa.dev/services/internal/ingest/httpapi"
 	"ankusa.dev/services/internal/ingest/notify"
+	"ankusa.dev/services/internal/refusal"
 	"ankusa.dev/services/internal/sourcecache"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/telemetry"
@@ -116,7 +117,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 	wg.Go(func() { _ = i.notifier.Run(notifying) }) // never fails
 	wg.Go(func() { i.beat(notifying) })
 	served := make(chan error, 1)
-	wg.Go(func() { served <- i.server.Serve(httpapi.JSONErrors(i.deps.Listener)) })
+	wg.Go(func() { served <- i.server.Serve(refusal.AsJSON(i.deps.Listener)) })
 	var failed error
 	select {
 	case <-ctx.Done():

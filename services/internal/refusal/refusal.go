@@ -1,16 +1,21 @@
-package httpapi
+// Package refusal answers by JSON what net/http refuses by itself.
+package refusal
 
 import (
 	"bytes"
+	"encoding/json"
 	"net"
 	"net/http"
 	"strconv"
 )
 
-// JSONErrors has what net/http refuses by itself, before there is a request to handle, answered as everything else is: by
+// AsJSON has what net/http refuses by itself, before there is a request to handle, answered as everything else is: by
 // JSON. What it writes then is one plain text on the connection, which is replaced; should it ever write another, that
 // goes out as it is.
-func JSONErrors(l net.Listener) net.Listener { return refusing{l} }
+func AsJSON(l net.Listener) net.Listener { return refusing{l} }
+
+// MaxHeaderBytes bounds request line and headers of the servers whose listeners AsJSON makes; more is answered 431.
+const MaxHeaderBytes = 64 << 10
 
 type refusing struct{ net.Listener }
 
@@ -71,7 +76,7 @@ func refusalBody(status int, reason string) []byte {
 	b := []byte(`{"error":"malformed_request"`)
 	switch status {
 	case http.StatusRequestHeaderFieldsTooLarge:
-		b = strconv.AppendInt([]byte(`{"error":"headers_too_large","limit":`), maxHeaderBytes, 10)
+		b = strconv.AppendInt([]byte(`{"error":"headers_too_large","limit":`), MaxHeaderBytes, 10)
 	case http.StatusNotImplemented:
 		b = []byte(`{"error":"unsupported_transfer_encoding"`)
 	case http.StatusHTTPVersionNotSupported:
@@ -82,4 +87,12 @@ func refusalBody(status int, reason string) []byte {
 		}
 	}
 	return append(b, '}')
+}
+
+func appendText(b []byte, s string) []byte {
+	text, err := json.Marshal(s)
+	if err != nil { // never for a string
+		text = []byte(`""`)
+	}
+	return append(b, text...)
 }

@@ -1,19 +1,18 @@
-package httpapi
+package refusal
 
 import (
 	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 )
 
 // What the server refuses below the handler is answered as everything else is. A release of Go that words it differently
@@ -22,12 +21,13 @@ func TestRequestsThatCannotBeReadAreAnsweredByJSON(t *testing.T) {
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "HTTP/1.1 400 x"+string(refusalHead), http.StatusTeapot)
 	})
-	server, err := NewServer(Default(), plain, prometheus.NewRegistry(), zap.NewNop())
-	require.NoError(t, err)
+	server := &http.Server{
+		Handler: plain, MaxHeaderBytes: MaxHeaderBytes, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(JSONErrors(l)) }()
+	go func() { ended <- server.Serve(AsJSON(l)) }()
 	for request, want := range map[string]struct {
 		status int
 		body   map[string]any
@@ -40,8 +40,8 @@ func TestRequestsThatCannotBeReadAreAnsweredByJSON(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n":      {400, map[string]any{"error": "malformed_request"}},
 		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n": {501, map[string]any{"error": "unsupported_transfer_encoding"}},
 		"GET / HTTP/3.7\r\nHost: a\r\n\r\n":                             {505, map[string]any{"error": "unsupported_http_version"}},
-		"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n": {
-			431, map[string]any{"error": "headers_too_large", "limit": float64(maxHeaderBytes)},
+		"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 2*MaxHeaderBytes) + "\r\n\r\n": {
+			431, map[string]any{"error": "headers_too_large", "limit": float64(MaxHeaderBytes)},
 		},
 	} {
 		name := fmt.Sprintf("%.60q", request)

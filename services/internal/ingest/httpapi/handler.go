@@ -109,6 +109,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, path string) acce
 	if bad := accept.CheckHeaders(headers); bad != "" {
 		return h.acceptor.Refuse(accept.Result{Kind: accept.InvalidHeader, Reason: strings.ToLower(bad)})
 	}
+	if !framed(r) {
+		return h.acceptor.Refuse(accept.Result{Kind: accept.BodyReadFailed, Reason: "no Content-Length"})
+	}
 	pace := pace{config: &h.config, writer: w}
 	body, err := h.acceptor.ReadBody(r.Body, r.ContentLength, pace.progress)
 	defer body.Release()
@@ -116,6 +119,12 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, path string) acce
 		return h.acceptor.Refuse(h.unread(err))
 	}
 	return h.acceptor.Accept(r.Context(), target, headers, body.Bytes, time.Now())
+}
+
+// framed says whether the end of the body is known. HTTP/1.0 has Content-Length alone for that; net/http ignores any
+// Transfer-Encoding there, and would take the body for empty.
+func framed(r *http.Request) bool {
+	return r.ProtoAtLeast(1, 1) || r.Header.Get("Content-Length") != ""
 }
 
 // headersOf lists the headers by name, since their order of arrival is lost; values of one name keep theirs. The list

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,7 +128,8 @@ func TestReadErrorsAreToldApart(t *testing.T) {
 		{accept.ErrNoRoom, 503, `{"error":"overload"}`},
 		{os.ErrDeadlineExceeded, 400, `{"error":"body_read_failed","reason":"too slow"}`},
 		{io.ErrUnexpectedEOF, 400, `{"error":"body_read_failed","reason":"shorter than announced"}`},
-		{errors.New("read tcp 10.0.0.1: reset"), 400, `{"error":"body_read_failed","reason":"connection lost"}`},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, 400, `{"error":"body_read_failed","reason":"connection lost"}`},
+		{errors.New("invalid byte in chunk length"), 400, `{"error":"body_read_failed","reason":"malformed framing"}`},
 	} {
 		a := &acceptor{readErr: c.err, result: accept.Result{Kind: accept.Committed}}
 		w := post(handler(a), "/webhooks/a")
@@ -193,6 +195,24 @@ func ends(c net.Conn) (string, time.Duration) {
 }
 
 const head = "POST /webhooks/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n"
+
+// A body without a known end would be taken for an empty one, and acknowledged.
+func TestABodyOfHTTP10WithoutALengthIsRefused(t *testing.T) {
+	for framing, want := range map[string]string{
+		"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n": `400 Bad Request`,
+		"\r\nhello":                      `400 Bad Request`,
+		"Content-Length: 0\r\n\r\n":      `201 Created`,
+		"Content-Length: 5\r\n\r\nhello": `201 Created`,
+	} {
+		a := &acceptor{result: accept.Result{Kind: accept.Committed}}
+		inBubble(t, a, func(dial func() net.Conn) {
+			c := dial()
+			go func() { _, _ = io.WriteString(c, "POST /webhooks/a HTTP/1.0\r\nHost: a\r\n"+framing) }()
+			text, _ := ends(c)
+			require.Contains(t, text, want, framing)
+		})
+	}
+}
 
 func TestL41_ASenderThatDoesNotFinishItsHeadersIsCutOff(t *testing.T) {
 	a := &acceptor{}

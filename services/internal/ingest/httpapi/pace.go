@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -49,7 +50,8 @@ func (p *pace) progress(n int) error {
 
 // unread says why a body could not be read.
 func (h *Handler) unread(err error) accept.Result {
-	r := accept.Result{Kind: accept.BodyReadFailed, Reason: "connection lost", Err: err}
+	r := accept.Result{Kind: accept.BodyReadFailed, Reason: "malformed framing", Err: err}
+	var lost *net.OpError
 	switch {
 	case errors.Is(err, accept.ErrBodyTooLarge):
 		return accept.Result{Kind: accept.PayloadTooLarge, Limit: h.acceptor.MaxBodyBytes()}
@@ -59,6 +61,8 @@ func (h *Handler) unread(err error) accept.Result {
 		r.Reason = "too slow"
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		r.Reason = "shorter than announced"
+	case errors.As(err, &lost):
+		r.Reason = "connection lost"
 	}
 	return r
 }

@@ -7,10 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-)
 
-// maxHeaderBytes bounds the request line and headers; more is answered 431.
-const maxHeaderBytes = 64 << 10
+	"ankusa.dev/services/internal/refusal"
+)
 
 // NewServer makes the server that the handler must run in: with deadlines for headers and for the first of a body, from
 // where the handler itself goes on, for answers and for idle connections, and a bound on connections, past which a new
@@ -22,7 +21,7 @@ func NewServer(c Config, h http.Handler, r prometheus.Registerer, log *zap.Logge
 		return nil, err
 	}
 	return &http.Server{
-		Handler: h, ErrorLog: errors, MaxHeaderBytes: maxHeaderBytes, ConnState: newConnections(c.MaxConnections, r).state,
+		Handler: h, ErrorLog: errors, MaxHeaderBytes: refusal.MaxHeaderBytes, ConnState: newConnections(c.MaxConnections, r).state,
 		ReadHeaderTimeout: c.HeaderTimeout, ReadTimeout: c.HeaderTimeout + firstBody,
 		WriteTimeout: c.BodyTimeout + 2*firstBody, IdleTimeout: c.IdleTimeout,
 	}, nil
