@@ -2,7 +2,10 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"ankusa.dev/services/internal/source"
 )
 
 // Fault is one thing that is wrong with a file.
@@ -16,7 +19,8 @@ type Fault struct {
 	Problem string
 }
 
-func (f Fault) String() string { return strings.TrimSpace(f.Key + " " + f.Problem) }
+// String is one line, whatever stands in the file.
+func (f Fault) String() string { return strings.TrimSpace(source.ShowKey(f.Key) + " " + f.Problem) }
 
 // Error is everything that is wrong with a file, in the order of the file where there is one.
 type Error struct {
@@ -42,6 +46,10 @@ type faults struct{ list []Fault }
 
 func (f *faults) add(key string, line int, format string, args ...any) {
 	f.list = append(f.list, Fault{Key: key, Line: line, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (f *faults) has(key string) bool {
+	return slices.ContainsFunc(f.list, func(known Fault) bool { return known.Key == key })
 }
 
 func (f *faults) mustBe(key, constraint string, got any) {

@@ -34,11 +34,32 @@ func Path(flag string, env Environment) string {
 // Load reads the file at path and lays the environment's overrides over it. The result is valid for the role: what a
 // process of it needs is there. Any failure is an *Error that holds every fault.
 func Load(path string, role Role, env Environment) (Config, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if err != nil {
-		return Config{}, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+		return Config{}, err
 	}
 	return Parse(path, text, role, env)
+}
+
+// LoadAgain is Load for a process that runs. It refuses a file that says nothing: such a file is more likely being written
+// than meant.
+func LoadAgain(path string, role Role, env Environment) (Config, error) {
+	text, err := read(path)
+	if err != nil {
+		return Config{}, err
+	}
+	if root, _ := parse(text); root != nil && root.kind == kindMap && len(root.entries) == 0 {
+		return Config{}, &Error{Path: path, Faults: []Fault{{Problem: "the file must have content, got nothing"}}}
+	}
+	return Parse(path, text, role, env)
+}
+
+func read(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+	}
+	return text, nil
 }
 
 // Parse is Load for the text of a file. The path is for the faults only.
@@ -70,9 +91,9 @@ func Parse(path string, text []byte, role Role, env Environment) (Config, error)
 // LoadSources reads the sources of a file and nothing else of it: what the other sections say, and so the rules that
 // depend on them, is not judged. Any failure is an *Error that holds every fault.
 func LoadSources(path string, env Environment) (Sources, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if err != nil {
-		return nil, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+		return nil, err
 	}
 	root, found := parse(text)
 	d := decoder{faults{found}}
@@ -88,6 +109,10 @@ func LoadSources(path string, env Environment) (Sources, error) {
 }
 
 func (d *decoder) sourcesAlone(root *node, env Environment, c *Config) {
+	if root.kind != kindMap {
+		d.mismatch(root, "", "a mapping")
+		return
+	}
 	known := reflect.ValueOf(c).Elem()
 	for _, e := range root.entries {
 		if !slices.Contains(fieldKeys(known), e.key) {

@@ -30,7 +30,9 @@ func (d *decoder) sources(n *node, c *Config) {
 	}
 	for i, key := range n.keys() { // the order of DecodeAll
 		for _, f := range egressFaults(list[i], offline) {
-			d.add("sources."+key+"."+f.Key, 0, "%s", f.Problem)
+			if at := "sources." + key + "." + f.Key; !d.has(at) {
+				d.add(at, 0, "%s", f.Problem)
+			}
 		}
 	}
 }

@@ -173,6 +173,7 @@ func (s *Scheduler) ListDeadLetters(
 const (
 	defaultDeadLimit = 100
 	maxDeadLimit     = 1000
+	maxCursor        = 1024
 )
 
 func deadFilter(req *adminv1.ListDeadLettersRequest) (store.DeadFilter, error) {
@@ -185,6 +186,9 @@ func deadFilter(req *adminv1.ListDeadLettersRequest) (store.DeadFilter, error) {
 	}
 	if _, _, ok := source.SplitID(f.SourceID); f.SourceID != "" && !ok {
 		return f, invalidFilter("source_id")
+	}
+	if len(f.Cursor) > maxCursor {
+		return f, invalidFilter("cursor")
 	}
 	if req.Limit != nil {
 		f.Limit = int(min(max(req.GetLimit(), 0), maxDeadLimit))

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	adminv1 "ankusa.dev/proto/gen/ankusa/admin/v1"
 	"ankusa.dev/services/internal/store"
 	"ankusa.dev/services/internal/wire"
 )
@@ -32,4 +34,9 @@ func TestNoAdminErrorAsksForARetryThatCannotSucceed(t *testing.T) {
 		require.Equal(t, reason, got)
 		require.Equal(t, want.code, status.Code(err), reason)
 	}
+}
+
+func TestACursorThatNoListingMadeIsRefused(t *testing.T) {
+	_, err := deadFilter(&adminv1.ListDeadLettersRequest{Cursor: strings.Repeat("A", maxCursor+1)})
+	requireRefusal(t, err, codes.InvalidArgument, "invalid_filter", "cursor")
 }

@@ -2,6 +2,8 @@ package source
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +15,16 @@ type Fault struct {
 	Problem string
 }
 
-func (f Fault) String() string { return f.Key + " " + f.Problem }
+// String is one line, whatever the key holds.
+func (f Fault) String() string { return ShowKey(f.Key) + " " + f.Problem }
+
+// ShowKey is a dotted key for people: quoted where it holds anything but visible ASCII and spaces.
+func ShowKey(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return strconv.Quote(key)
+	}
+	return key
+}
 
 // Faults is everything that is wrong, in the order of the keys.
 type Faults []Fault
@@ -35,7 +46,11 @@ func (f Faults) err() error {
 	return f
 }
 
+// add leaves a key with the first of its faults: what is judged after it may be a default that stands in for it.
 func (f *Faults) add(key, format string, args ...any) {
+	if slices.ContainsFunc(*f, func(known Fault) bool { return known.Key == key }) {
+		return
+	}
 	*f = append(*f, Fault{Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 

@@ -313,3 +313,13 @@ func TestAKeyIsReadBesideManyBrackets(t *testing.T) {
 	body := `{"text":"` + strings.Repeat("[", 100_000) + `","list":[` + strings.Repeat("[],", 100_000) + `{}],"a":"x"}`
 	require.Equal(t, "x", (&source.Dedupe{JSON: "a"}).Key(&hook.Hook{Body: []byte(body)}, 8<<20))
 }
+
+func TestAFaultIsOneLineWhateverItsKeyHolds(t *testing.T) {
+	require.Equal(t, `"sinks.0.headers.a\nb" must be absent`, source.Fault{Key: "sinks.0.headers.a\nb", Problem: "must be absent"}.String())
+	require.Equal(t, "sinks.0.url must be absent", source.Fault{Key: "sinks.0.url", Problem: "must be absent"}.String())
+}
+
+func TestAKeyHasOneFaultHoweverOftenItIsJudged(t *testing.T) {
+	_, err := source.DecodeAll("sources", tree(t, "a: {verify: {type: none}, sinks: [{type: log}], retry: {base_ms: -1}}"), source.Rules{})
+	require.EqualError(t, err, "sources.a.retry.base_ms must be a whole number from 0 to 1099511627776, got -1")
+}

@@ -347,7 +347,7 @@ func urlFault(text string) string {
 func (r Retry) validate(f *Faults, key string) {
 	const day = 24 * time.Hour
 	base := hook.DefaultRetryPolicy()
-	r.between(f, at(key, "base_ms"), r.Base, time.Hour)
+	r.between(f, at(key, "base_ms"), r.Base, day)
 	r.between(f, at(key, "max_ms"), r.Max, day)
 	r.between(f, at(key, "max_elapsed_ms"), r.MaxElapsed, 30*day)
 	if r.MaxAttempts != nil {

@@ -144,7 +144,7 @@ overrides the file. Keys of parts that do not exist yet are refused by name. YAM
 are refused.
 
 The signal SIGHUP has a process read the file again, and so has the call Reload of a scheduler for its own process. Where the
-file has a fault, nothing changes and the log names every fault. Otherwise the keys that say so follow: nothing that is claimed
+file has a fault or says nothing at all, nothing changes and the log names every fault. Otherwise the keys that say so follow: nothing that is claimed
 or runs is dropped, and a lower limit only stops the next start. Those of the other keys that changed are named and wait for a
 restart. The processes read each their own file, so each scheduler needs the signal; one that leads later has what it read
 last.
