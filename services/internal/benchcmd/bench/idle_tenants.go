@@ -30,9 +30,12 @@ func idleTenants(ctx context.Context, g *Rig) (figure.Result, error) {
 		}
 		return s.Add(ctx, seed.Rows{Source: src, Tenants: tenants("idle", idle), Each: 1, Then: seed.Failed(idleTenantsDue)})
 	}}
-	s, err := g.interleave(ctx,
-		func(ctx context.Context) (float64, error) { return g.rowCost(ctx, crowded, rows, idle+1) },
-		func(ctx context.Context) (float64, error) { return g.rowCost(ctx, waiting(1, beyond(rows)), rows, 1) })
+	cost := func(t seed.Template, keys int) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			return shortRuns(func() (float64, error) { return g.rowCost(ctx, t, rows, keys) })
+		}
+	}
+	s, err := g.interleave(ctx, cost(crowded, idle+1), cost(waiting(1, beyond(rows)), 1))
 	if err != nil {
 		return figure.Result{}, err
 	}
