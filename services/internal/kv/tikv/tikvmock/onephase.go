@@ -27,8 +27,10 @@ func (s *store) prewrite(ctx context.Context, req *tikvrpc.Request) (any, error)
 	for i, m := range r.GetMutations() {
 		keys[i] = m.GetKey()
 	}
-	if err := s.mock.MvccStore.Commit(keys, r.GetStartVersion(), ts); err != nil {
-		return nil, err
+	if s.mock.MvccStore.Commit(keys, r.GetStartVersion(), ts) != nil {
+		// Somebody met the locks in between: a reader forbids this timestamp, or the transaction is rolled back. Both
+		// are told to the commit of the second phase.
+		return p, nil
 	}
 	return &kvrpcpb.PrewriteResponse{OnePcCommitTs: ts}, nil
 }

@@ -61,6 +61,33 @@ func TestRequestForAnotherRegionIsNotServed(t *testing.T) {
 	require.NotNil(t, r.GetRegionError().GetRegionNotFound())
 }
 
+// A reader that met the locks has a commit below its own timestamp refused. That is no fault of the connection, on which
+// the requests of others wait for their answers.
+func TestOnePhaseThatAReaderForbidsGoesOnInTwo(t *testing.T) {
+	conn, stop := start(t, Config{})
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	got, err := pdpb.NewPDClient(conn).GetRegion(ctx, &pdpb.GetRegionRequest{RegionKey: []byte("k")})
+	require.NoError(t, err)
+	region := &kvrpcpb.Context{RegionId: got.GetRegion().GetId(), RegionEpoch: got.GetRegion().GetRegionEpoch(), Peer: got.GetLeader()}
+	forbidden := uint64(time.Now().Add(time.Hour).UnixMilli()) << logicalBits
+	c := tikvpb.NewTikvClient(conn)
+	p, err := c.KvPrewrite(ctx, &kvrpcpb.PrewriteRequest{Context: region, PrimaryLock: []byte("k"), StartVersion: 1, LockTtl: 3000,
+		Mutations:   []*kvrpcpb.Mutation{{Op: kvrpcpb.Op_Put, Key: []byte("k"), Value: []byte("v")}},
+		MinCommitTs: forbidden, TryOnePc: true})
+	require.NoError(t, err)
+	require.Empty(t, p.GetErrors())
+	require.Zero(t, p.GetOnePcCommitTs())
+	commit := func(ts uint64) *kvrpcpb.KeyError {
+		r, err := c.KvCommit(ctx, &kvrpcpb.CommitRequest{Context: region, Keys: [][]byte{[]byte("k")}, StartVersion: 1, CommitVersion: ts})
+		require.NoError(t, err)
+		return r.GetError()
+	}
+	require.Equal(t, forbidden, commit(forbidden-1).GetCommitTsExpired().GetMinCommitTs())
+	require.Nil(t, commit(forbidden))
+}
+
 func TestRunLeavesNothingBehind(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	dir := t.TempDir()
