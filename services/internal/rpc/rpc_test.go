@@ -258,6 +258,19 @@ func (b broken) Accept() (net.Conn, error) {
 	}
 }
 
+// A process may be told to stop while its parts still start.
+func TestAServerThatIsStoppedBeforeItServesHasNotFailed(t *testing.T) {
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		pipe := rpc.NewPipe()
+		p := newPeer("p", zap.NewNop(), rpc.Security{})
+		require.NoError(t, rpc.Serve("grpc", p.server, pipe, time.Second).Run(stopped))
+		_, err := pipe.Accept()
+		require.Error(t, err, "the listener is closed")
+	}
+}
+
 func TestAListenerThatFailsLeavesNoCallBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer("p", zap.NewNop(), rpc.Security{})

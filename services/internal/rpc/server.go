@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -110,7 +111,11 @@ func Serve(name string, s *grpc.Server, l net.Listener, drain time.Duration) run
 		cutOff := time.AfterFunc(drain, s.Stop)
 		s.GracefulStop()
 		cutOff.Stop()
-		return <-ended
+		// A server that was stopped before it began to serve says so.
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+		return nil
 	}}
 }
 

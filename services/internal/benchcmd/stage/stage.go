@@ -29,7 +29,7 @@ type Stage struct {
 	port     kv.Store
 	tally    *tally
 	registry *prometheus.Registry
-	server   *grpc.Server
+	unserve  context.CancelFunc
 	served   chan error
 	conn     *grpc.ClientConn
 	stop     context.CancelFunc
@@ -55,10 +55,12 @@ func (s *Stage) Lead() error {
 	if err != nil {
 		return err
 	}
-	s.server = rpc.NewServer(rpc.ServerOptions{Log: s.log, Health: known})
-	sch.Register(s.server)
+	server := rpc.NewServer(rpc.ServerOptions{Log: s.log, Health: known})
+	sch.Register(server)
 	pipe := rpc.NewPipe()
-	go func() { s.served <- s.server.Serve(pipe) }()
+	serving, unserve := context.WithCancel(context.Background())
+	s.unserve = unserve
+	go func() { s.served <- rpc.Serve("dispatch", server, pipe, 0).Run(serving) }()
 	if s.conn, err = pipe.Dial(dispatchv1.DispatchService_ServiceDesc.ServiceName); err != nil {
 		return err
 	}
@@ -137,8 +139,8 @@ func (s *Stage) Close() error {
 	if s.conn != nil {
 		errs = append(errs, s.conn.Close())
 	}
-	if s.server != nil {
-		s.server.Stop()
+	if s.unserve != nil {
+		s.unserve()
 		errs = append(errs, <-s.served)
 	}
 	return errors.Join(append(errs, s.port.Close())...)

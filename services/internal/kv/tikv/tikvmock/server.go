@@ -115,6 +115,9 @@ func (s *Server) Run(ctx context.Context) error {
 		s.grpc.Stop()
 	} else {
 		<-stopped
+		if errors.Is(err, grpc.ErrServerStopped) { // before it began to serve
+			err = nil
+		}
 	}
 	return errors.Join(err, s.store.close())
 }

@@ -88,6 +88,15 @@ func TestOnePhaseThatAReaderForbidsGoesOnInTwo(t *testing.T) {
 	require.Nil(t, commit(forbidden))
 }
 
+func TestRunThatIsStoppedBeforeItServesHasNotFailed(t *testing.T) {
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, err := Open(Config{})
+	require.NoError(t, err)
+	s.grpc.Stop()
+	require.NoError(t, s.Run(stopped))
+}
+
 func TestRunLeavesNothingBehind(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	dir := t.TempDir()
