@@ -55,6 +55,22 @@ func TestWhatWasOpenedIsClosedWhenTheBuildFails(t *testing.T) {
 	require.Contains(t, log.String(), "build failed")
 }
 
+func TestAStopWhileTheProcessStartsIsNoFailure(t *testing.T) {
+	var closed []string
+	var log bytes.Buffer
+	ctx, stop := context.WithCancel(t.Context())
+	code := Run(ctx, config.RoleAll, file(t, ""), func(ctx context.Context, p *Process) error {
+		p.Owns("store", closing{"store", &closed})
+		stop()
+		<-ctx.Done()
+		return fmt.Errorf("wait for the store: %w", ctx.Err())
+	}, &log)
+	require.Zero(t, code)
+	require.Equal(t, []string{"store"}, closed)
+	require.Contains(t, log.String(), "stopped while starting")
+	require.NotContains(t, log.String(), `"error","time"`)
+}
+
 func TestAPartThatFailsEndsTheProcess(t *testing.T) {
 	var log bytes.Buffer
 	var closed []string

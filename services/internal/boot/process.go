@@ -55,7 +55,12 @@ func newProcess(role config.Role, path string, c config.Config, log *zap.Logger)
 const buildTimeout = 30 * time.Second
 
 func (p *Process) run(ctx context.Context, build Build, hangups <-chan os.Signal) error {
-	if err := p.build(ctx, build); err != nil {
+	switch err := p.build(ctx, build); {
+	case err == nil:
+	case ctx.Err() != nil: // what failed had been told to give up
+		p.Log.Info("stopped while starting", zap.Error(err))
+		return p.abandon()
+	default:
 		return errors.Join(err, p.abandon())
 	}
 	p.Add(p.reloading.part(hangups))
