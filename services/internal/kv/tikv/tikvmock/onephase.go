@@ -27,9 +27,15 @@ func (s *store) prewrite(ctx context.Context, req *tikvrpc.Request) (any, error)
 	for i, m := range r.GetMutations() {
 		keys[i] = m.GetKey()
 	}
-	if s.mock.MvccStore.Commit(keys, r.GetStartVersion(), ts) != nil {
-		// Somebody met the locks in between: a reader forbids this timestamp, or the transaction is rolled back. Both
-		// are told to the commit of the second phase.
+	answer, err = s.send(ctx, tikvrpc.NewRequest(tikvrpc.CmdCommit,
+		&kvrpcpb.CommitRequest{StartVersion: r.GetStartVersion(), Keys: keys, CommitVersion: ts}, req.Context))
+	c, ok := answer.(*kvrpcpb.CommitResponse)
+	if err != nil || !ok {
+		return nil, err
+	}
+	if c.GetError() != nil || c.GetRegionError() != nil {
+		// Somebody met the locks in between: a reader forbids this timestamp, or the transaction is rolled back. The
+		// second phase is told.
 		return p, nil
 	}
 	return &kvrpcpb.PrewriteResponse{OnePcCommitTs: ts}, nil
