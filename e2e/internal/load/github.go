@@ -53,7 +53,7 @@ func NewGitHub(ctx context.Context, source, secret string) (*GitHub, error) {
 // Make makes an event for a source that deduplicates by x-github-delivery.
 func (g *GitHub) Make(seq int) (Event, error) {
 	key := fmt.Sprintf("%s-delivery-%d", g.source, seq)
-	body, err := document(map[string]any{"action": "opened", "number": seq, "text": text(seq)})
+	body, err := document(map[string]any{"action": "opened", "number": seq, "mark": Mark, "text": text(seq)})
 	if err != nil {
 		return Event{}, err
 	}

@@ -71,7 +71,9 @@ func Run(ctx context.Context, role config.Role, path string, build Build, out io
 		return report(out, err)
 	}
 	defer func() { _ = log.Sync() }() // the last lines; there is nowhere else to complain
+	before := stdlog.Writer()
 	stdlog.SetOutput(withheld{log})
+	defer stdlog.SetOutput(before)
 	if err := newProcess(role, path, c, log).run(ctx, build, hangups); err != nil {
 		log.Error("process failed", zap.Error(err))
 		return code(err)

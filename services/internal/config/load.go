@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -55,18 +56,27 @@ func LoadAgain(path string, role Role, env Environment) (Config, error) {
 }
 
 func read(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+		return nil, unreadable(path, err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if len(text) > maxFile {
+		return nil, &Error{Path: path, Faults: []Fault{{Problem: fmt.Sprintf("the file must be at most %d bytes, got more", maxFile)}}}
 	}
 	return text, nil
 }
 
+func unreadable(path string, err error) error {
+	return &Error{Path: path, Faults: []Fault{{Problem: "the file must be readable: " + err.Error()}}}
+}
+
 // Parse is Load for the text of a file. The path is for the faults only.
 func Parse(path string, text []byte, role Role, env Environment) (Config, error) {
-	if len(text) > maxFile {
-		return Config{}, &Error{Path: path, Faults: []Fault{{Problem: fmt.Sprintf("the file must be at most %d bytes, got %d", maxFile, len(text))}}}
-	}
 	root, found := parse(text)
 	if root == nil {
 		return Config{}, &Error{Path: path, Faults: found}

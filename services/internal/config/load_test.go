@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -378,4 +379,18 @@ func TestThePrintedConfigurationCanBeReadAgain(t *testing.T) {
 	again, err := parseText(t, string(text), nil)
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(c, again, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty()))
+}
+
+func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ankusa.yml")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, maxFile+1))
+	env := variables(nil)
+	for name, load := range map[string]func() error{
+		"load":    func() error { _, err := Load(path, RoleAll, env); return err },
+		"again":   func() error { _, err := LoadAgain(path, RoleAll, env); return err },
+		"sources": func() error { _, err := LoadSources(path, env); return err },
+	} {
+		require.ErrorContains(t, load(), "the file must be at most 16777216 bytes, got more", name)
+	}
 }

@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,6 +30,7 @@ import (
 // acceptor answers what it is told to.
 type acceptor struct {
 	found, result accept.Result
+	refused       accept.Result
 	tenant, name  string
 	readErr       error
 	accepted      bool
@@ -53,7 +56,7 @@ func (a *acceptor) Accept(ctx context.Context, _ accept.Target, headers []hook.H
 	return a.result
 }
 
-func (a *acceptor) Refuse(r accept.Result) accept.Result { return r }
+func (a *acceptor) Refuse(r accept.Result) accept.Result { a.refused = r; return r }
 func (a *acceptor) MaxBodyBytes() int                    { return 1 << 20 }
 
 func (a *acceptor) ReadBody(r io.Reader, _ int64, progress func(int) error) (accept.Body, error) {
@@ -137,6 +140,22 @@ func TestReadErrorsAreToldApart(t *testing.T) {
 		require.Equal(t, c.body, w.Body.String())
 		require.False(t, a.accepted)
 	}
+}
+
+// net/http quotes a trailer that it cannot parse, and what a result carries is logged.
+func TestL48_WhatABodyWithABadTrailerSaysIsNotKept(t *testing.T) {
+	a := &acceptor{result: accept.Result{Kind: accept.Committed}}
+	inBubble(t, a, func(dial func() net.Conn) {
+		c := dial()
+		_, err := io.WriteString(c, "POST /webhooks/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nSECRET-PAYLOAD\r\n\r\n")
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+		require.NoError(t, c.Close())
+	})
+	require.Equal(t, "malformed framing", a.refused.Reason)
+	require.NotContains(t, fmt.Sprint(a.refused), "SECRET-PAYLOAD")
 }
 
 func TestHeadersAreInOneOrderWithTheirValuesInTheirs(t *testing.T) {

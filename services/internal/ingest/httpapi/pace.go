@@ -48,9 +48,10 @@ func (p *pace) progress(n int) error {
 	return http.NewResponseController(p.writer).SetReadDeadline(p.end)
 }
 
-// unread says why a body could not be read.
+// unread says why a body could not be read. The cause goes with it only where the connection gave it: net/http quotes
+// what it could not parse, which is a part of the body.
 func (h *Handler) unread(err error) accept.Result {
-	r := accept.Result{Kind: accept.BodyReadFailed, Reason: "malformed framing", Err: err}
+	r := accept.Result{Kind: accept.BodyReadFailed, Reason: "malformed framing"}
 	var lost *net.OpError
 	switch {
 	case errors.Is(err, accept.ErrBodyTooLarge):
@@ -62,7 +63,7 @@ func (h *Handler) unread(err error) accept.Result {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		r.Reason = "shorter than announced"
 	case errors.As(err, &lost):
-		r.Reason = "connection lost"
+		r.Reason, r.Err = "connection lost", lost
 	}
 	return r
 }

@@ -79,18 +79,24 @@ func (h *hooks) set(f tikvmock.Hook) { h.current.Store(&f) }
 
 func (h *hooks) clear() { h.current.Store(nil) }
 
-// lose drops one kind of request, before or after it took effect, until the caller's context has ended.
+// lose drops one kind of request, before or after it took effect, until the caller's context has ended: soon after the
+// first was dropped.
 func lose(kind string, landed bool) func(testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
 	return func(t testing.TB) (kv.Store, func(context.Context) (context.Context, func())) {
 		h := &hooks{}
 		s := connect(t, serve(t, tikvmock.Config{Hook: h.call}), quickly)
 		return s, func(ctx context.Context) (context.Context, func()) {
-			faulty, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			faulty, cancel := context.WithCancel(ctx)
+			begin := sync.OnceFunc(func() { time.AfterFunc(300*time.Millisecond, cancel) })
 			h.set(func(_ context.Context, r tikvmock.Request, apply func()) bool {
 				if r.Kind != kind || landed {
 					apply()
 				}
-				return r.Kind != kind
+				if r.Kind != kind {
+					return true
+				}
+				begin()
+				return false
 			})
 			return faulty, func() { cancel(); h.clear() }
 		}
